@@ -1,0 +1,1 @@
+"""Pequin's hardware: the compute-slice tile described in Amaranth."""

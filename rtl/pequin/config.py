@@ -1,0 +1,171 @@
+"""The tile's configuration: what a user chooses, and what follows from it.
+
+`TileConfig` is what a user states, by preset name or field by field. `TileParams` holds every
+width that follows, computed once. Components get only the numbers they need.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from pequin.errors import ConfigError
+
+BEAT_BYTES = 32
+"""Bytes of one beat: an HBM4 pseudo-channel's BL8 burst of 32-bit words (JESD270-4)."""
+
+BLOCK = 32
+"""Elements that share one E8M0 scale (OCP Microscaling Formats v1.0)."""
+
+TERM_BITS = 48
+"""Width of an aligned block sum, and of a result before conversion to fp32 (bits)."""
+
+LSB_EXPONENT = -24
+"""The accumulator's least significant bit is 2**LSB_EXPONENT."""
+
+MAX_PLANES = 2
+"""MXFP4 planes that a matrix may be stored in."""
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileConfig:
+    """What a user chooses about a tile.
+
+    Parameters
+    ----------
+    name
+        Label for reports.
+    clock_ghz
+        Tile clock (GHz). 1.25 GHz makes one beat per clock equal one HBM4 pseudo-channel at
+        10 Gb/s per pin.
+    columns
+        Places for activation vectors in the MAC array; even, because pairing joins two.
+    max_k
+        Largest K of a matrix (elements); a multiple of 32. Sets the guard bits.
+    act_blocks
+        Depth of the activation buffer (blocks of 32 elements per column).
+    drain_lanes
+        Fixed-point to fp32 converters that drain results; a divisor of `columns`.
+    top_k
+        Entries of each vector's running top-k register; 1 keeps the arg-max only.
+    index_bits
+        Width of a row index (bits); 18 covers a vocabulary of 262,144.
+    pipelined
+        Registers after the multipliers and inside the adder trees, for an FPGA's clock. False
+        keeps the shorter pipeline, which simulates faster. The results are the same bits.
+    """
+
+    name: str = "custom"
+    clock_ghz: float = 1.25
+    columns: int = 16
+    max_k: int = 8192
+    act_blocks: int = 256
+    drain_lanes: int = 8
+    top_k: int = 8
+    index_bits: int = 18
+    pipelined: bool = False
+
+    @classmethod
+    def preset(cls, name: str) -> TileConfig:
+        """Return a named preset.
+
+        Raises
+        ------
+        ConfigError
+            The name is unknown; the message lists the known ones.
+        """
+        if name not in PRESETS:
+            raise ConfigError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
+        return cls(name=name, **PRESETS[name])
+
+    def replace(self, **changes: Any) -> TileConfig:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "ref": {},
+    "wide": {"columns": 64, "drain_lanes": 16},
+    "fpga": {"columns": 2, "drain_lanes": 1, "top_k": 4, "pipelined": True, "clock_ghz": 0.08},
+    "tiny": {
+        "columns": 2,
+        "max_k": 256,
+        "act_blocks": 8,
+        "drain_lanes": 1,
+        "top_k": 1,
+        "index_bits": 8,
+    },
+}
+"""Named presets: what differs from `TileConfig`'s defaults, which are `ref`."""
+
+
+@dataclass(frozen=True)
+class TileParams:
+    """Every number that follows from a `TileConfig`, checked against each other.
+
+    Raises
+    ------
+    ConfigError
+        A field breaks a rule; the message names the field, the rule and the numbers.
+    """
+
+    config: TileConfig
+
+    def __post_init__(self) -> None:
+        """Check the configuration."""
+        c = self.config
+        _check(
+            c.columns >= 2 and c.columns % 2 == 0,
+            f"columns must be even and at least 2 (pairing joins two columns), not {c.columns}",
+        )
+        _check(
+            c.max_k >= BLOCK and c.max_k % BLOCK == 0,
+            f"max_k must be a positive multiple of the block size {BLOCK}, not {c.max_k}",
+        )
+        _check(
+            c.act_blocks >= c.max_k // BLOCK,
+            f"act_blocks must hold a vector of max_k elements: at least max_k / {BLOCK} = "
+            f"{c.max_k // BLOCK}, not {c.act_blocks}",
+        )
+        _check(
+            c.drain_lanes >= 1 and c.columns % c.drain_lanes == 0,
+            f"drain_lanes must divide columns = {c.columns}, not {c.drain_lanes}",
+        )
+        _check(1 <= c.top_k <= 8, f"top_k must be 1 to 8, not {c.top_k}")
+        _check(1 <= c.index_bits <= 32, f"index_bits must be 1 to 32, not {c.index_bits}")
+        _check(c.clock_ghz > 0, f"clock_ghz must be positive, not {c.clock_ghz}")
+
+    @property
+    def max_blocks(self) -> int:
+        """Blocks of one column in a row of `max_k` elements (one plane)."""
+        return self.config.max_k // BLOCK
+
+    @property
+    def guard_bits(self) -> int:
+        """Bits above a term that hold the sum of all blocks of the largest row, both planes."""
+        return (self.max_blocks * MAX_PLANES - 1).bit_length()
+
+    @property
+    def acc_bits(self) -> int:
+        """Width of an accumulator (bits); it cannot overflow."""
+        return TERM_BITS + self.guard_bits
+
+    @property
+    def macs_per_clock(self) -> int:
+        """MXFP4 multiply-accumulates per clock: a beat of 2 x 32 elements times all columns."""
+        return 2 * BLOCK * self.config.columns
+
+    @property
+    def hbm_bytes_per_ns(self) -> float:
+        """Bandwidth of one beat per clock (bytes per ns, which is GB/s)."""
+        return BEAT_BYTES * self.config.clock_ghz

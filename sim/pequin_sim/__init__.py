@@ -1,0 +1,1 @@
+"""Pequin's host side: golden models, tool chain, runner, reports and the command line."""

@@ -1,0 +1,1 @@
+"""Pequin's testbenches: cocotb drivers, monitors, scoreboards and test modules."""
