@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amaranth.hdl import ClockSignal, Instance, Module
+from amaranth.hdl import ClockSignal, Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,6 +44,13 @@ class Ram(wiring.Component):
     ConfigError
         A size is too small or the name has other characters.
     """
+
+    read_en: Signal
+    read_addr: Signal
+    read_data: Signal
+    write_en: Signal
+    write_addr: Signal
+    write_data: Signal
 
     def __init__(self, *, width: int, depth: int, name: str) -> None:
         if width < 1:

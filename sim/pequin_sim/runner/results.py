@@ -1,0 +1,48 @@
+"""Reading what cocotb and the testbench left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One cocotb test's result.
+
+    Parameters
+    ----------
+    name
+        `module.function`.
+    status
+        `passed`, `failed` or `skipped`.
+    message
+        Why it failed: the exception's type and text; empty when it did not.
+    """
+
+    name: str
+    status: str
+    message: str = ""
+
+
+def read_results(path: Path) -> list[Outcome]:
+    """Return every test of a JUnit results file; [] when the file is missing or not whole."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError):
+        return []
+    return [_outcome(case) for case in root.iter("testcase")]
+
+
+def _outcome(case: ElementTree.Element) -> Outcome:
+    name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
+    bad = next((child for child in case if child.tag in ("failure", "error")), None)
+    if bad is not None:
+        kind = bad.get("type") or bad.get("error_type") or ""
+        text = bad.get("message") or bad.get("error_msg") or (bad.text or "").strip()
+        message = ": ".join(filter(None, (kind, text))) or "failed without a message"
+        return Outcome(name, "failed", message)
+    if any(child.tag == "skipped" for child in case):
+        return Outcome(name, "skipped")
+    return Outcome(name, "passed")
