@@ -49,7 +49,7 @@ def start_clock(dut: Any, signal: str = "clk") -> Clock:
 
     The first rising edge comes half a period after now.
     """
-    clock = Clock(getattr(dut: Any, signal), clock_period_ns(), unit="ns", impl="gpi")
+    clock = Clock(getattr(dut, signal), clock_period_ns(), unit="ns", impl="gpi")
     clock.start(start_high=False)
     return clock
 
@@ -59,7 +59,7 @@ async def reset(dut: Any, *, clocks: int = 2) -> None:
 
     Returns just after a rising edge at which the design was still in reset.
     """
-    if not hasattr(dut: Any, "rst"):
+    if not hasattr(dut, "rst"):
         return
     dut.rst.value = 1
     await ClockCycles(dut.clk, clocks)

@@ -25,7 +25,7 @@ CLOCK_NS = 2
 """Period of a simulated clock (ns): even and small, so that time steps are integers."""
 
 
-class SimulationFailed(PequinError, RuntimeError):
+class SimulationFailed(PequinError, RuntimeError):  # noqa: N818 - it reads as a report
     """A cocotb test failed, or the simulation ended without saying how it went.
 
     Parameters
