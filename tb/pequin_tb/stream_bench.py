@@ -15,7 +15,7 @@ from pequin_tb.job import clock_period_ns, finish, load, reset, start_clock
 
 
 @cocotb.test()
-async def play(dut) -> None:
+async def play(dut: Any) -> None:
     """Play all images once and report clocks, items recorded and monitored ports."""
     job = load()
     start_clock(dut)
@@ -45,10 +45,10 @@ async def play(dut) -> None:
     )
 
 
-def _read(dut, names: list[str]) -> dict[str, int]:
+def _read(dut: Any, names: list[str]) -> dict[str, int]:
     return {name: int(getattr(dut, name).value) for name in names}
 
 
-def _progress(dut, job: dict[str, Any]) -> str:
+def _progress(dut: Any, job: dict[str, Any]) -> str:
     taken = (f"{n} {int(getattr(dut, f'{n}_taken').value)}" for n in job["outputs"])
     return "recorded " + ", ".join(taken)

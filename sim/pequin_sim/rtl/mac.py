@@ -296,7 +296,7 @@ def _transfers(commands: Sequence[Multiply], split: npt.NDArray[np.bool_] | None
     for command in commands:
         beats = pack_weights(command.weights, scaled=command.scaled)
         single = np.array([not command.paired]) if split is None else split
-        starts = []
+        starts: list[tuple[int, bool]] = []
         at = 0
         while at < len(beats):
             alone = bool(single[len(starts) % len(single)]) or at + 1 == len(beats)

@@ -44,7 +44,9 @@ def pack(layout: data.StructLayout, fields: Mapping[str, Any], count: int) -> Wo
         width = Shape.cast(field.shape).width
         array = np.asarray(values)
         if array.ndim == 2:
-            columns = np.unpackbits(array.astype(np.uint8), axis=1, bitorder="little")
+            columns: npt.NDArray[Any] = np.unpackbits(
+                array.astype(np.uint8), axis=1, bitorder="little"
+            )
         else:
             array = np.broadcast_to(array.astype(np.int64), (count,))
             if width < 63 and (array.min(initial=0) < 0 or array.max(initial=0) >> width):
