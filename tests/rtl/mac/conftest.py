@@ -51,6 +51,23 @@ def clock_through(component, inputs, outputs, *, clocks=None):
     return {name: np.array(values, dtype=object) for name, values in got.items()}
 
 
+def named_register(fragment, name):
+    """Return a register inside an elaborated component by its name."""
+    found = {
+        signal.name: signal
+        for statements in fragment.statements.values()
+        for statement in statements
+        for signal in statement._lhs_signals()
+    }
+    return found[name]
+
+
+@pytest.fixture
+def register():
+    """Return `named_register`."""
+    return named_register
+
+
 @pytest.fixture
 def clocked():
     """Return `clock_through`."""
