@@ -11,7 +11,7 @@ from pequin_sim.layout import beat_count, blocks_per_beat, pack_weights, scale_b
 
 
 def expected_issues(weights, scaled):
-    """Return a command's payload beats in order: (beat, row, plane, block, scales of the groups)."""
+    """Return a stream and its payload: (beat, row, plane, block, scales of the groups)."""
     stream = pack_weights(weights, scaled)
     count = beat_count(weights.rows, weights.k, weights.fmt, weights.planes, scaled)
     payload = stream[~scale_beats(count, weights.fmt)] if scaled else stream

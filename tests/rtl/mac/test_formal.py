@@ -12,7 +12,7 @@ from amaranth.asserts import AnyConst, Initial
 from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, Cat, Fragment, Module, Mux, Signal
 
-from pequin.mac.beat_window import BeatWindow
+from pequin.mac.beat_window import _HELD, BeatWindow
 from pequin.mac.feeder import Feeder
 from pequin.mac.types import CHUNK_BLOCKS, WeightFormat
 
@@ -75,7 +75,7 @@ def window_proof(state, honest=True):
     dut = BeatWindow()
     inner = Fragment.get(dut, None)
     m.submodules.dut = inner
-    held = [state(inner, f"held_{i}") for i in range(4)]
+    held = [state(inner, f"held_{i}") for i in range(_HELD)]
     count = state(inner, "count")
     sent, taken, watched = Signal(16), Signal(16), AnyConst(16)
     value = Signal(2 * WATCHED_BITS)
@@ -102,11 +102,11 @@ def window_proof(state, honest=True):
     m.d.comb += [
         Assume(sent < 0xFFF0),  # 65,520 beats suffice: any beat may be the watched one
         Assert(count == sent - taken),
-        Assert(count <= 4),
+        Assert(count <= _HELD),
         Assert(taken <= sent),
         Assert(dut.level == Mux(count < 2, count, 2)),
     ]
-    for i in range(4):
+    for i in range(_HELD):
         with m.If(inside & (place == i)):
             m.d.comb += Assert(ends(held[i]) == value)
     for i in range(2):
@@ -169,7 +169,5 @@ def feeder_proof(state, params):
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ref"])
-def test_feeder_takes_what_is_there_and_stays_inside_its_command(
-    prove, register, params_of, preset
-):
+def test_feeder_takes_what_is_there_and_stays_in_its_command(prove, register, params_of, preset):
     assert prove(*feeder_proof(register, params_of(preset))) == "PASS"
