@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import threading
 import time
@@ -118,5 +119,5 @@ def run_logged(
 def _reason(lines: Sequence[str]) -> str:
     """Return the line that names the error, else the last one that says something."""
     said = [line.strip() for line in lines if line.strip()]
-    errors = [line for line in said if line.lower().startswith("error")]
+    errors = [line for line in said if re.search(r"\berror:", line, re.IGNORECASE)]
     return errors[0] if errors else (said or ["no message"])[-1]

@@ -63,8 +63,10 @@ def script(target: Target, top: str) -> str:
     return "\n".join(
         [
             "read_verilog -sv design.v",
+            f"hierarchy -check -top {top}",
+            "proc",
+            "check -assert",
             target.command.format(top=top),
-            "check -noinit -assert",
             "write_json netlist.json",
             "tee -q -o stat.json stat -json",
             "",
