@@ -116,3 +116,15 @@ def run(bench_of, total_clocks):
         return outcome, campaign.check_run(params, commands, outcome)
 
     return run_commands
+
+
+@pytest.fixture(scope="session")
+def run_batch(bench_of, total_clocks):
+    """Run a batch of a campaign on a preset and return what it reached."""
+
+    def run_one(preset, batch, **options):
+        reached = campaign.run_batch(_params(preset), batch, design=bench_of(preset), **options)
+        total_clocks.append(reached.clocks)
+        return reached
+
+    return run_one
