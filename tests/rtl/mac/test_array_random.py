@@ -22,7 +22,7 @@ def test_short_campaign(params_of, bench_of, total_clocks, preset, products):
         params_of(preset),
         products=products,
         seed=1,
-        beats=8000 if preset == "ref" else 1500,
+        beats=3000 if preset == "ref" else 800,
         cross=False,
         design=bench_of(preset),
     )
