@@ -108,6 +108,7 @@ def command(
         _check_tools(waves)
     weights, acts = _operands(w, x, generated, seed, params.config)
     check_planes(Format.parse(fmt), int(planes))
+    design = mac_bench(params) if backend == "rtl" else None
     with complete_waves(wave_path, window) as request, _progress() as report:
         product = multiply(
             params,
@@ -117,7 +118,7 @@ def command(
             planes=int(planes),
             scale_rule=scale_rule,
             paired=paired,
-            design=mac_bench(params) if backend == "rtl" else None,
+            design=design,
             waves=request,
             progress=report,
         )
@@ -288,8 +289,8 @@ def _print(product: Product, facts: dict[str, Any], params: TileParams) -> None:
     console.print(
         f"Y = W X^T: W {facts['rows']} x {facts['k']} {facts['format']}"
         f"{' in two planes' if facts['planes'] == 2 else ''} ({facts['scale_rule']} scales), "
-        f"X {facts['vectors']} x {facts['k']} mxint8; preset {facts['preset']}, {pairing}, "
-        f"{_plural(facts['runs'], 'run')}",
+        f"X {facts['vectors']} x {facts['k']} mxint8; preset {facts['preset']}"
+        + (f", {pairing}, {_plural(facts['runs'], 'run')}" if product.counted is not None else ""),
         soft_wrap=True,
     )
     if product.counted is not None:
