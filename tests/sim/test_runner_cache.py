@@ -22,7 +22,7 @@ def test_the_directory_is_the_argument_then_the_variable_then_the_home(tmp_path,
 
 def test_a_place_that_cannot_be_written_is_refused_with_the_fix(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ToolError, match="cannot be made .*: set PEQUIN_CACHE to a directory"):
+    with pytest.raises(ToolError, match=r"cannot be made .*: set PEQUIN_CACHE to a directory"):
         cache_root(tmp_path / "file" / "cache")
     with pytest.raises(ToolError, match="has a space in its path"):
         cache_root(tmp_path / "my cache")
