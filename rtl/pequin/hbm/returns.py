@@ -1,0 +1,106 @@
+"""The return buffer: one requester's read data, put back into the order of the requests."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from pequin.hbm.config import HbmConfig
+from pequin.hbm.types import BEAT_BITS, HbmError, HbmReadBeat
+
+
+class ReturnBuffer(wiring.Component):
+    """Beats come in any order by number and leave in order.
+
+    *Timing*: a beat stored in one clock is on `read_data` two clocks later at the earliest, one
+    beat a clock.
+
+    Parameters
+    ----------
+    config
+        The channel's configuration.
+
+    Members
+    -------
+    store, store_slot, store_data, store_error
+        A beat from the device, and whether it had an uncorrectable error.
+    mark_last, refuse, mark_slot
+        The beat of this number is the last of its request; it is an error response at once.
+    head
+        Number of the next beat to be delivered.
+    read_data
+        The requester's data.
+    """
+
+    def __init__(self, config: HbmConfig) -> None:
+        self._config = config
+        slot_bits = (config.return_beats - 1).bit_length()
+        super().__init__(
+            {
+                "store": In(1),
+                "store_slot": In(slot_bits),
+                "store_data": In(BEAT_BITS),
+                "store_error": In(1),
+                "mark_last": In(1),
+                "refuse": In(1),
+                "mark_slot": In(slot_bits),
+                "head": Out(config.seq_bits),
+                "read_data": Out(stream.Signature(HbmReadBeat)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the memory, the presence bits and the output register."""
+        m = Module()
+        depth = self._config.return_beats
+        present, last, refused = Signal(depth), Signal(depth), Signal(depth)
+        slot = self.head[: len(self.mark_slot)]
+        m.submodules.memory = memory = Memory(shape=BEAT_BITS + 1, depth=depth, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        valid, out_last, out_refused = Signal(), Signal(), Signal()
+        fetch = Signal()
+        beat = self.read_data.payload
+        m.d.comb += [
+            write.addr.eq(self.store_slot),
+            write.data[:BEAT_BITS].eq(self.store_data),
+            write.data[BEAT_BITS].eq(self.store_error),
+            write.en.eq(self.store),
+            fetch.eq(present.bit_select(slot, 1) & (~valid | self.read_data.ready)),
+            read.addr.eq(slot),
+            read.en.eq(fetch),
+            self.read_data.valid.eq(valid),
+            beat.data.eq(Mux(out_refused, 0, read.data[:BEAT_BITS])),
+            beat.error.eq(
+                Mux(
+                    out_refused,
+                    HbmError.ADDRESS,
+                    Mux(read.data[BEAT_BITS], HbmError.ECC, HbmError.OK),
+                )
+            ),
+            beat.last.eq(out_last),
+        ]
+        with m.If(self.read_data.ready):
+            m.d.sync += valid.eq(0)
+        with m.If(fetch):
+            m.d.sync += [
+                valid.eq(1),
+                out_last.eq(last.bit_select(slot, 1)),
+                out_refused.eq(refused.bit_select(slot, 1)),
+                self.head.eq(self.head + 1),
+                present.bit_select(slot, 1).eq(0),
+                last.bit_select(slot, 1).eq(0),
+                refused.bit_select(slot, 1).eq(0),
+            ]
+        with m.If(self.store):
+            m.d.sync += present.bit_select(self.store_slot, 1).eq(1)
+        with m.If(self.mark_last):
+            m.d.sync += last.bit_select(self.mark_slot, 1).eq(1)
+        with m.If(self.refuse):
+            m.d.sync += [
+                present.bit_select(self.mark_slot, 1).eq(1),
+                last.bit_select(self.mark_slot, 1).eq(1),
+                refused.bit_select(self.mark_slot, 1).eq(1),
+            ]
+        return m

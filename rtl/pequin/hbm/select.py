@@ -1,0 +1,37 @@
+"""Small selection circuits: first of many, and one-hot multiplexers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Signal, Value
+
+
+def first_of(m: Module, requests: Sequence[Value], name: str) -> tuple[Signal, list[Value]]:
+    """Return a one-hot choice of the lowest set request, and for each place "chosen below it".
+
+    Parameters
+    ----------
+    m
+        Module that gets the logic.
+    requests
+        One-bit values, highest priority first.
+    name
+        Name of the one-hot signal.
+    """
+    chosen = Signal(len(requests), name=name)
+    vector = Signal(len(requests), name=f"{name}_requests")
+    m.d.comb += vector.eq(Cat(requests))
+    m.d.comb += chosen.eq(vector & (~vector + 1)[: len(requests)])
+    below = [vector[:i].any() if i else Value.cast(0) for i in range(len(requests))]
+    return chosen, below
+
+
+def one_hot_mux(choice: Value, values: Sequence[Value]) -> Value:
+    """Return the value whose choice bit is set, or zero when none is."""
+    width = max(len(Value.cast(value)) for value in values)
+    terms = [Value.cast(value) & choice[i].replicate(width) for i, value in enumerate(values)]
+    while len(terms) > 1:
+        joined = [a | b for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = joined + terms[2 * len(joined) :]
+    return terms[0][:width]

@@ -1,0 +1,343 @@
+"""The scheduling window: runs of beats in order of age, picked first-ready."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from pequin.hbm.banks import FLAG_BITS, BankFlags
+from pequin.hbm.config import HbmConfig
+from pequin.hbm.select import first_of, one_hot_mux
+from pequin.hbm.types import RowKind
+
+
+def run_layout(config: HbmConfig) -> data.StructLayout:
+    """Return the layout of a run: beats of one chunk that one requester asked for.
+
+    `beat` is the next beat to issue and `end` the last one (places in the chunk); `stride` is set
+    when the run takes every other beat, that is one bank of the pair. `index` is the next beat's
+    number: the place in the return order for reads, in the write queue for writes. `hit` has a
+    bit for each bank of the pair whose open row is this chunk's.
+    """
+    return data.StructLayout(
+        {
+            "requester": 2,
+            "tag": config.tag_bits,
+            "pair": config.pair_bits,
+            "beat": config.beat_bits,
+            "end": config.beat_bits,
+            "stride": 1,
+            "index": max(config.seq_bits, config.write_beats.bit_length()),
+            "hit": 2,
+        }
+    )
+
+
+def row_layout(config: HbmConfig) -> data.StructLayout:
+    """Return the layout of a row command inside the controller."""
+    return data.StructLayout(
+        {"kind": RowKind, "pair": config.pair_bits, "g": 1, "tag": config.tag_bits}
+    )
+
+
+class Window(wiring.Component):
+    """Runs of one direction, oldest first; offers one column and one row command a clock.
+
+    *Timing*: a run that is pushed can be offered in the next clock. The oldest ready run is
+    offered. A row is closed for a run only when no older run of the window still uses it.
+
+    Parameters
+    ----------
+    config
+        The channel's configuration.
+    entries
+        Runs held.
+    write
+        Direction. Writes of one chunk stay in order among themselves.
+
+    Members
+    -------
+    push, merge, new
+        Take `new` as the youngest run, or append it to the youngest run.
+    can_merge, probe, probe_hit, probe_run
+        For each requester: whether its run may be appended; whether any run is of its chunk.
+    flags, column_ok, heads
+        What banks allow; whether the turnaround is over; for reads, each requester's next beat to
+        be delivered.
+    row
+        The row command issued in this clock by anyone.
+    column, column_valid, column_take
+        The run whose next beat is offered, and whether it is issued.
+    want, want_valid
+        The row command offered.
+    keep, kept
+        Whether any run still uses the open row of bank `keep`.
+    count, oldest, oldest_valid, leaving, leaving_requester, claimed
+        Occupancy, the oldest run, the run that completes in this clock, pairs with a run.
+    """
+
+    def __init__(self, config: HbmConfig, *, entries: int, write: bool) -> None:
+        self._config = config
+        self._entries = entries
+        self._write = write
+        run = run_layout(config)
+        requesters = config.requesters
+        super().__init__(
+            {
+                "push": In(1),
+                "merge": In(1),
+                "new": In(run),
+                "probe": In(run).array(requesters),
+                "can_merge": Out(1).array(requesters),
+                "probe_hit": Out(1).array(requesters),
+                "flags": In(data.ArrayLayout(BankFlags, config.geometry.banks)),
+                "column_ok": In(1),
+                "heads": In(config.seq_bits).array(requesters),
+                "row": In(row_layout(config)),
+                "column": Out(run),
+                "column_valid": Out(1),
+                "column_take": In(1),
+                "want": Out(row_layout(config)),
+                "want_valid": Out(1),
+                "keep": In(config.pair_bits + 1),
+                "kept": Out(1),
+                "count": Out(range(entries + 1)),
+                "oldest": Out(run),
+                "oldest_valid": Out(1),
+                "oldest_flags": Out(data.ArrayLayout(BankFlags, 2)),
+                "oldest_room": Out(1),
+                "leaving": Out(1),
+                "leaving_requester": Out(2),
+                "claimed": Out(config.geometry.pairs),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Build the entries, the two pickers and the queries."""
+        m = Module()
+        run = run_layout(self._config)
+        n = self._entries
+        self._runs = [Signal(run, name=f"run{i}") for i in range(n)]
+        self._valid = [Signal(name=f"valid{i}") for i in range(n)]
+        self._rivals = [Signal(max(1, i), name=f"rivals{i}") for i in range(n)]
+        self._order = [Signal(max(1, i), name=f"order{i}") for i in range(n)]
+        self._bank = [self._elaborate_flags(m, i) for i in range(n)]
+        self._uses = [self._elaborate_uses(m, i) for i in range(n)]
+        self._elaborate_column(m)
+        self._elaborate_row(m)
+        self._elaborate_probe(m)
+        self._elaborate_update(m)
+        self._elaborate_status(m)
+        return m
+
+    def _elaborate_flags(self, m: Module, i: int) -> list[Signal]:
+        """Look up the flags of an entry's two banks."""
+        width = 2 * FLAG_BITS
+        vector = Value.cast(self.flags)
+        table = Array(
+            vector[p * width : (p + 1) * width] for p in range(self._config.geometry.pairs)
+        )
+        both = Signal(data.ArrayLayout(BankFlags, 2), name=f"flags{i}")
+        m.d.comb += both.as_value().eq(table[self._runs[i].pair])
+        return [both[0], both[1]]
+
+    def _elaborate_uses(self, m: Module, i: int) -> Signal:
+        """Return which banks of its pair an entry still needs."""
+        run = self._runs[i]
+        uses = Signal(2, name=f"uses{i}")
+        more = (run.beat != run.end) & ~run.stride
+        with m.If(self._valid[i]):
+            m.d.comb += uses.eq(Cat(~run.beat[0] | more, run.beat[0] | more))
+        return uses
+
+    def _room(self, m: Module, i: int) -> Value:
+        """Return whether the return buffer has room for the entry's next beat."""
+        if self._write:
+            return Const(1, 1)
+        run, config = self._runs[i], self._config
+        head = Array(self.heads[q] for q in range(config.requesters))[run.requester]
+        ahead = Signal(config.seq_bits, name=f"ahead{i}")
+        m.d.comb += ahead.eq(run.index - head)
+        return ahead < config.return_beats
+
+    def _elaborate_column(self, m: Module) -> None:
+        """Offer the oldest entry whose next beat may be issued."""
+        ready = []
+        for i, run in enumerate(self._runs):
+            g = run.beat[0]
+            allowed = [f.can_write if self._write else f.can_read for f in self._bank[i]]
+            room = Signal(name=f"room{i}")
+            m.d.comb += room.eq(self._room(m, i))
+            ok = Signal(name=f"ready{i}")
+            open_ok = Mux(g, run.hit[1] & allowed[1], run.hit[0] & allowed[0])
+            in_order = ~self._order[i].any() if self._write and i else Const(1, 1)
+            m.d.comb += ok.eq(self._valid[i] & open_ok & room & in_order & self.column_ok)
+            ready.append(ok)
+            if i == 0:
+                m.d.comb += self.oldest_room.eq(room)
+        self._pick, _ = first_of(m, ready, "column_pick")
+        m.d.comb += [
+            self.column_valid.eq(self._pick.any()),
+            self.column.as_value().eq(
+                one_hot_mux(self._pick, [run.as_value() for run in self._runs])
+            ),
+            self.leaving.eq(self.column_take & (self.column.beat == self.column.end)),
+            self.leaving_requester.eq(self.column.requester),
+        ]
+
+    def _elaborate_row(self, m: Module) -> None:
+        """Offer the oldest entry's next activate or precharge that is possible."""
+        requests, commands = [], []
+        claims = [self._claims(i) for i in range(self._entries)]
+        for i, run in enumerate(self._runs):
+            options = []
+            for g in range(2):
+                flags = self._bank[i][g]
+                blocked = Const(0, 1)
+                if i:
+                    blocked = (self._rivals[i] & Cat(claims[j][g] for j in range(i))).any()
+                need = self._uses[i][g] & ~run.hit[g]
+                act = need & flags.can_act
+                pre = need & flags.can_pre & ~blocked
+                options.append((act, pre))
+            g = Signal(name=f"row_g{i}")
+            first = Mux(run.beat[0], options[1][0] | options[1][1], options[0][0] | options[0][1])
+            m.d.comb += g.eq(run.beat[0] ^ ~first)
+            act, pre = Signal(name=f"act{i}"), Signal(name=f"pre{i}")
+            m.d.comb += [
+                act.eq(Mux(g, options[1][0], options[0][0])),
+                pre.eq(Mux(g, options[1][1], options[0][1])),
+            ]
+            kind = Mux(act, RowKind.ACT, RowKind.PRE)
+            requests.append(act | pre)
+            commands.append(Cat(kind, run.pair, g, run.tag))
+        pick, _ = first_of(m, requests, "row_pick")
+        m.d.comb += [
+            self.want_valid.eq(pick.any()),
+            self.want.as_value().eq(one_hot_mux(pick, commands)),
+        ]
+
+    def _claims(self, i: int) -> tuple[Value, Value]:
+        return self._uses[i][0] & self._runs[i].hit[0], self._uses[i][1] & self._runs[i].hit[1]
+
+    def _elaborate_probe(self, m: Module) -> None:
+        """Answer the requesters' questions about chunks and merging."""
+        tail_run = Signal(run_layout(self._config), name="tail")
+        tail_gone = Signal()
+        is_tail = Cat(self.count == i + 1 for i in range(self._entries))
+        m.d.comb += [
+            tail_run.as_value().eq(one_hot_mux(is_tail, [run.as_value() for run in self._runs])),
+            tail_gone.eq(self.leaving & (self._pick & is_tail).any()),
+        ]
+        single = tail_run.beat == tail_run.end
+        for q in range(self._config.requesters):
+            probe = self.probe[q]
+            m.d.comb += self.probe_hit[q].eq(
+                Cat(
+                    self._valid[i] & (self._runs[i].tag == probe.tag) for i in range(self._entries)
+                ).any()
+            )
+            next_beat = probe.beat == (tail_run.end + 1)
+            next_but_one = (probe.beat == (tail_run.end + 2)) & (probe.beat == probe.end)
+            contiguous = Mux(
+                next_but_one, single | tail_run.stride, next_beat & (single | ~tail_run.stride)
+            )
+            m.d.comb += self.can_merge[q].eq(
+                self.count.any()
+                & (tail_run.requester == q)
+                & (tail_run.tag == probe.tag)
+                & contiguous
+                & ~tail_gone
+            )
+        self._stride = (self.new.beat == (tail_run.end + 2)) & (self.new.beat == self.new.end)
+
+    def _elaborate_update(self, m: Module) -> None:
+        """Next state: issue, merge, follow the row command, insert, close the gap."""
+        n = self._entries
+        remove = Signal(n)
+        m.d.comb += remove.eq(Mux(self.leaving, self._pick, 0))
+        gone = [remove[: i + 1].any() for i in range(n)]
+        insert = self.push & ~self.merge
+        m.d.sync += self.count.eq(self.count + insert - self.leaving)
+        nexts, rivals, order, valid = [], [], [], []
+        for i in range(n):
+            run, after = self._runs[i], Signal(run_layout(self._config), name=f"after{i}")
+            here = insert & (self.count == i)
+            tail = self.push & self.merge & (self.count == i + 1)
+            m.d.comb += after.eq(run)
+            with m.If(self.column_take & self._pick[i]):
+                m.d.comb += [
+                    after.beat.eq(run.beat + 1 + run.stride),
+                    after.index.eq(run.index + 1),
+                ]
+            with m.If(tail):
+                m.d.comb += [after.end.eq(self.new.end), after.stride.eq(self._stride)]
+            with m.If(here):
+                m.d.comb += after.eq(self.new)
+            self._follow_row(m, after)
+            nexts.append(after)
+            valid.append(self._valid[i] | here)
+            rivals.append(Mux(here, self._matches("pair", i), self._rivals[i]))
+            order.append(Mux(here, self._matches("tag", i), self._order[i]))
+        for i in range(n):
+            last = i + 1 == n
+            with m.If(gone[i]):
+                m.d.sync += self._valid[i].eq(0 if last else valid[i + 1])
+                if not last:
+                    m.d.sync += self._runs[i].eq(nexts[i + 1])
+            with m.Else():
+                m.d.sync += [self._valid[i].eq(valid[i]), self._runs[i].eq(nexts[i])]
+            self._close_mask(m, self._rivals, rivals, gone, i)
+            if self._write:
+                self._close_mask(m, self._order, order, gone, i)
+
+    def _close_mask(
+        self, m: Module, kept: list[Signal], masks: list[Value], gone: list[Value], i: int
+    ) -> None:
+        """Move a mask of older entries along with its entry and drop the bit of the one gone."""
+        if not i:
+            return
+        moved = masks[i + 1] if i + 1 < self._entries else Const(0, i + 1)
+        closed = Cat(Mux(gone[j], moved[j + 1], moved[j]) for j in range(i))
+        m.d.sync += kept[i].eq(Mux(gone[i], closed, masks[i]))
+
+    def _matches(self, field: str, i: int) -> Value:
+        """Return which older entries share the new run's pair or chunk."""
+        if not i:
+            return Const(0, 1)
+        return Cat(self._runs[j][field] == self.new[field] for j in range(i))
+
+    def _follow_row(self, m: Module, run: data.View) -> None:
+        """Keep an entry's hit bits true to the row command of this clock."""
+        row = self.row
+        for g in range(2):
+            here = (row.pair == run.pair) & (row.g == g)
+            with m.If((row.kind == RowKind.ACT) & here):
+                m.d.comb += run.hit[g].eq(row.tag == run.tag)
+            with m.If(((row.kind == RowKind.PRE) & here) | (row.kind == RowKind.PRE_ALL)):
+                m.d.comb += run.hit[g].eq(0)
+
+    def _elaborate_status(self, m: Module) -> None:
+        """What the rest of the controller wants to know."""
+        kept = []
+        for i, run in enumerate(self._runs):
+            claims = self._claims(i)
+            here = run.pair == self.keep[1:]
+            kept.append(here & Mux(self.keep[0], claims[1], claims[0]))
+        pairs = self._config.geometry.pairs
+        m.d.comb += [
+            self.kept.eq(Cat(kept).any()),
+            self.oldest.eq(self._runs[0]),
+            self.oldest_valid.eq(self._valid[0]),
+            self.oldest_flags[0].eq(self._bank[0][0]),
+            self.oldest_flags[1].eq(self._bank[0][1]),
+            self.claimed.eq(
+                Cat(
+                    Cat(
+                        v & (run.pair == p) for v, run in zip(self._valid, self._runs, strict=True)
+                    ).any()
+                    for p in range(pairs)
+                )
+            ),
+        ]
