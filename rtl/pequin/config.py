@@ -60,6 +60,9 @@ class TileConfig:
         Entries of each vector's running top-k register; 1 keeps the arg-max only.
     index_bits
         Width of a row index (bits); 18 covers a vocabulary of 262,144.
+    lane_pack
+        Bit distance of the two rows that share a multiplier: 13 for 18 x 18 bit multipliers
+        (ECP5), 18 or more for wider ones (27 x 18) and for simulation.
     pipelined
         Registers after the multipliers and inside the adder trees, for an FPGA's clock. False
         keeps the shorter pipeline, which simulates faster. The results are the same bits.
@@ -73,6 +76,7 @@ class TileConfig:
     drain_lanes: int = 8
     top_k: int = 8
     index_bits: int = 18
+    lane_pack: int = 18
     pipelined: bool = False
 
     @classmethod
@@ -96,7 +100,14 @@ class TileConfig:
 PRESETS: dict[str, dict[str, Any]] = {
     "ref": {},
     "wide": {"columns": 64, "drain_lanes": 16},
-    "fpga": {"columns": 2, "drain_lanes": 1, "top_k": 4, "pipelined": True, "clock_ghz": 0.08},
+    "fpga": {
+        "columns": 2,
+        "drain_lanes": 1,
+        "top_k": 4,
+        "lane_pack": 13,
+        "pipelined": True,
+        "clock_ghz": 0.08,
+    },
     "tiny": {
         "columns": 2,
         "max_k": 256,
@@ -143,12 +154,21 @@ class TileParams:
         )
         _check(1 <= c.top_k <= 8, f"top_k must be 1 to 8, not {c.top_k}")
         _check(1 <= c.index_bits <= 32, f"index_bits must be 1 to 32, not {c.index_bits}")
+        _check(
+            13 <= c.lane_pack <= 24,
+            f"lane_pack must be 13 (8 + 5 product bits) to 24, not {c.lane_pack}",
+        )
         _check(c.clock_ghz > 0, f"clock_ghz must be positive, not {c.clock_ghz}")
 
     @property
     def max_blocks(self) -> int:
         """Blocks of one column in a row of `max_k` elements (one plane)."""
         return self.config.max_k // BLOCK
+
+    @property
+    def pack(self) -> int:
+        """Bit distance of the two rows that share a multiplier."""
+        return self.config.lane_pack
 
     @property
     def guard_bits(self) -> int:
