@@ -10,19 +10,14 @@ from pequin.hbm.rules import Spacings
 from pequin.hbm.types import ColKind, RowKind
 
 
-class BankFlags(data.Struct):
-    """What one bank allows in this clock."""
-
-    active: 1
-    can_act: 1
-    can_pre: 1
-    opened: 1
-    can_read: 1
-    can_write: 1
-    refreshing: 1
+FLAGS = ("active", "can_act", "can_pre", "opened", "can_read", "can_write", "refreshing")
+"""What is known of a bank in a clock: its row is open, which commands it may get, its row may be
+read, a refresh holds it."""
 
 
-FLAG_BITS = 7
+def flags_layout(banks: int) -> data.StructLayout:
+    """Return the layout of `FLAGS`, a vector over `banks` banks for each."""
+    return data.StructLayout(dict.fromkeys(FLAGS, banks))
 
 
 class BankState(wiring.Component):
@@ -44,7 +39,7 @@ class BankState(wiring.Component):
     col_kind, col_pair, col_g
         The column command of this clock.
     flags
-        `BankFlags` of every bank.
+        `FLAGS` of every bank.
     quiet
         All banks are closed and may be refreshed, apart from precharge time.
     can_pre_all, can_ref_all, can_ref
@@ -70,10 +65,10 @@ class BankState(wiring.Component):
                 "col_kind": In(ColKind),
                 "col_pair": In(config.pair_bits),
                 "col_g": In(1),
-                "flags": Out(data.ArrayLayout(BankFlags, banks)),
+                "flags": Out(flags_layout(banks)),
                 "can_pre_all": Out(1),
                 "can_ref_all": Out(1),
-                "can_ref": Out(data.ArrayLayout(1, banks)),
+                "can_ref": Out(banks),
                 "column_ok": Out(data.StructLayout({"read": 1, "write": 1})),
                 "pair": In(config.pair_bits).array(lookups),
                 "open_tag": Out(config.tag_bits).array(2 * lookups),
@@ -83,11 +78,13 @@ class BankState(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Build the counters of banks, of groups and of the whole channel."""
         m = Module()
-        self._spacings = Spacings(self._config, self.broken_rule)
+        self._spacings = Spacings(self._config, self.broken_rule, m)
         self._elaborate_global(m)
         self._elaborate_groups(m)
+        self._elaborate_decode(m)
         for bank in range(self._config.geometry.banks):
             self._elaborate_bank(m, bank)
+        self._elaborate_flags(m)
         self._elaborate_totals(m)
         self._elaborate_tags(m)
         return m
@@ -104,11 +101,15 @@ class BankState(wiring.Component):
         s = self._spacings
         self._act = Signal()
         self._ref = Signal()
+        self._pre = Signal()
+        self._pre_all = Signal()
         self._rd = Signal()
         self._wr = Signal()
         m.d.comb += [
             self._act.eq(self.row_kind == RowKind.ACT),
             self._ref.eq(self.row_kind == RowKind.REF_BANK),
+            self._pre.eq(self.row_kind == RowKind.PRE),
+            self._pre_all.eq(self.row_kind == RowKind.PRE_ALL),
             self._rd.eq(self.col_kind == ColKind.RD),
             self._wr.eq(self.col_kind == ColKind.WR),
         ]
@@ -180,59 +181,87 @@ class BankState(wiring.Component):
         """One bank's open flag and its three counters."""
         s = self._spacings
         name = f"bank{bank}"
-        pair, g = divmod(bank, 2)
-        group = 2 * (pair // 8) + g
-        row_here = Signal(name=f"{name}_row")
-        col_here = Signal(name=f"{name}_col")
-        m.d.comb += [
-            row_here.eq((self.row_pair == pair) & (self.row_g == g)),
-            col_here.eq((self.col_pair == pair) & (self.col_g == g)),
-        ]
+        acts, refreshes, closes = (vector[bank] for vector in self._row_here)
+        reads, writes = (vector[bank] for vector in self._column_here)
         active = Signal(name=f"{name}_active")
         to_act = self._counter(m, f"{name}_to_act", s.longest("rc", "rfc_pb", "rp"))
         to_pre_width = s.longest("ras", "rtp", "wr", extra=s.clocks("cwl") + 1)
         to_pre = self._counter(m, f"{name}_to_pre", to_pre_width)
         to_col = self._counter(m, f"{name}_to_col", s.longest("rcd_rd", "rcd_wr"))
-        precharge = (row_here & (self.row_kind == RowKind.PRE)) | (
-            active & (self.row_kind == RowKind.PRE_ALL)
-        )
-        with m.If(col_here & self._rd):
+        with m.If(reads):
             self._raise(m, to_pre, s.load("rtp"))
-        with m.If(col_here & self._wr):
+        with m.If(writes):
             self._raise(m, to_pre, s.load("wr", extra=s.clocks("cwl") + 1))
-        with m.If(row_here & self._act):
+        with m.If(acts):
             m.d.sync += [
                 active.eq(1),
                 to_act.eq(s.load("rc")),
                 to_pre.eq(s.load("ras")),
                 to_col.eq(s.load("rcd_rd")),
             ]
-        with m.If(precharge):
+        with m.If(closes):
             m.d.sync += active.eq(0)
             self._raise(m, to_act, s.load("rp"))
         refreshing = Signal(name=f"{name}_refreshing")
-        with m.If(row_here & self._ref):
+        with m.If(refreshes):
             m.d.sync += [to_act.eq(s.load("rfc_pb")), refreshing.eq(1)]
         with m.Elif(~to_act.any()):
             m.d.sync += refreshing.eq(0)
-        flags = self.flags[bank]
         write_slack = s.clocks("rcd_rd") - s.clocks("rcd_wr")
         slack = Mux(s.broken("rcd_wr"), write_slack + 1, write_slack)
-        closed_ok = Signal(name=f"{name}_closed_ok")
         m.d.comb += [
-            closed_ok.eq(~active & ~to_act.any() & ~self._all_ref.any()),
-            flags.active.eq(active),
-            flags.refreshing.eq(refreshing | self._all_ref.any()),
-            flags.can_act.eq(closed_ok & self._group_act[group] & self._faw_ok),
-            flags.can_pre.eq(active & ~to_pre.any()),
-            flags.opened.eq(active & ~to_col.any()),
-            flags.can_read.eq(flags.opened & self._group_rd[group]),
-            flags.can_write.eq(active & (to_col <= slack) & self._group_wr[group]),
-            self.can_ref[bank].eq(
-                (closed_ok | (s.broken("ref_open") & ~self._all_ref.any()))
-                & self._group_act[group]
-                & ~self._any_ref.any()
-                & self._faw_ok
+            self.flags.active[bank].eq(active),
+            self._refreshing[bank].eq(refreshing),
+            self._to_act[bank].eq(to_act.any()),
+            self._to_pre[bank].eq(to_pre.any()),
+            self._to_read[bank].eq(to_col.any()),
+            self._to_write[bank].eq(to_col > slack),
+        ]
+
+    def _elaborate_decode(self, m: Module) -> None:
+        """Tell each bank about the commands of this clock that are for it."""
+        banks = self._config.geometry.banks
+        row, column = Signal(banks), Signal(banks)
+        acts, refreshes, closes = (Signal(banks, name=n) for n in ("acts", "refs", "closes"))
+        reads, writes = Signal(banks), Signal(banks)
+        m.d.comb += [
+            row.eq(1 << Cat(self.row_g, self.row_pair)),
+            column.eq(1 << Cat(self.col_g, self.col_pair)),
+            acts.eq(Mux(self._act, row, 0)),
+            refreshes.eq(Mux(self._ref, row, 0)),
+            closes.eq(Mux(self._pre, row, 0) | Mux(self._pre_all, self.flags.active, 0)),
+            reads.eq(Mux(self._rd, column, 0)),
+            writes.eq(Mux(self._wr, column, 0)),
+        ]
+        self._row_here, self._column_here = (acts, refreshes, closes), (reads, writes)
+        for name in ("refreshing", "to_act", "to_pre", "to_read", "to_write"):
+            setattr(self, f"_{name}", Signal(banks, name=name))
+
+    def _elaborate_flags(self, m: Module) -> None:
+        """Join what each bank, its group and the channel allow."""
+        banks, groups = self._config.geometry.banks, self._config.geometry.groups
+        spread = {}
+        for name in ("act", "rd", "wr"):
+            oks = getattr(self, f"_group_{name}")
+            spread[name] = Signal(banks, name=f"spread_{name}")
+            parts = [Cat(oks[2 * s], oks[2 * s + 1]).replicate(8) for s in range(groups // 2)]
+            m.d.comb += spread[name].eq(Cat(parts))
+        active, flags, broken = self.flags.active, self.flags, self._spacings.broken
+        all_ref, closed, any_ref = Signal(), Signal(banks), Signal()
+        m.d.comb += [
+            all_ref.eq(self._all_ref.any()),
+            any_ref.eq(self._any_ref.any()),
+            closed.eq(~active & ~self._to_act & ~all_ref.replicate(banks)),
+            flags.refreshing.eq(self._refreshing | all_ref.replicate(banks)),
+            flags.can_act.eq(closed & spread["act"] & self._faw_ok.replicate(banks)),
+            flags.can_pre.eq(active & ~self._to_pre),
+            flags.opened.eq(active & ~self._to_read),
+            flags.can_read.eq(flags.opened & spread["rd"]),
+            flags.can_write.eq(active & ~self._to_write & spread["wr"]),
+            self.can_ref.eq(
+                Mux(broken("ref_open") & ~all_ref, flags.can_pre | closed, closed)
+                & spread["act"]
+                & (self._faw_ok & ~any_ref).replicate(banks)
             ),
         ]
 
@@ -244,9 +273,8 @@ class BankState(wiring.Component):
 
     def _elaborate_totals(self, m: Module) -> None:
         """Conditions over all banks."""
-        banks = range(self._config.geometry.banks)
-        waiting = Cat(self.flags[b].active & ~self.flags[b].can_pre for b in banks)
-        any_active = Cat(self.flags[b].active for b in banks).any()
+        waiting = self.flags.active & ~self.flags.can_pre
+        any_active = self.flags.active.any()
         closing = self._counter(m, "closing", self._spacings.longest("rc", "rfc_pb", "rp"))
         s = self._spacings
         with m.If(self._act):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from pequin.hbm.banks import BankFlags
+from pequin.hbm.banks import FLAGS, flags_layout
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.counters import CAUSES, COUNTER_BITS, EVENTS, Cause
 from pequin.hbm.window import run_layout
@@ -41,7 +41,7 @@ class CauseCounters(wiring.Component):
                 "writing": In(1),
                 "run": In(run_layout(config)),
                 "run_valid": In(1),
-                "flags": In(data.ArrayLayout(BankFlags, 2)),
+                "flags": In(flags_layout(2)),
                 "room": In(1),
                 "other_valid": In(1),
                 "column_ok": In(1),
@@ -56,12 +56,12 @@ class CauseCounters(wiring.Component):
         """Build the decision and the counters."""
         m = Module()
         g = self.run.beat[0]
-        flags = Signal(BankFlags)
+        flags = Signal(flags_layout(1))
         hit = Signal()
         opened = Signal()
         m.d.comb += [
-            flags.eq(Mux(g, self.flags[1].as_value(), self.flags[0].as_value())),
-            hit.eq(Mux(g, self.run.hit[1], self.run.hit[0])),
+            *(flags[field].eq(self.flags[field].bit_select(g, 1)) for field in FLAGS),
+            hit.eq(self.run.hit.bit_select(g, 1)),
             opened.eq(flags.opened | (self.writing & flags.can_write)),
         ]
         cause = Signal(Cause)

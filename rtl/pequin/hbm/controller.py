@@ -1,12 +1,12 @@
 """The memory controller of one pseudo-channel: requests in, commands and data out."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.hbm.address import AddressMap
 from pequin.hbm.admission import Admission
-from pequin.hbm.banks import BankFlags, BankState
+from pequin.hbm.banks import BankState, flags_layout
 from pequin.hbm.causes import CauseCounters
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.counters import CAUSES, COUNTER_BITS, EVENTS
@@ -145,11 +145,15 @@ class HbmController(wiring.Component):
     def _elaborate_flags(self, m: Module) -> None:
         """Give the windows what the banks allow, less what the refresh engine blocks."""
         config = self._config
-        flags = Signal(data.ArrayLayout(BankFlags, config.geometry.banks))
-        m.d.comb += [flags.eq(self._banks.flags), self._banks.broken_rule.eq(self.broken_rule)]
-        for bank in range(config.geometry.banks):
-            with m.If(self._refresh.blocked[bank // 2]):
-                m.d.comb += [flags[bank].can_act.eq(0), flags[bank].refreshing.eq(1)]
+        flags = Signal(flags_layout(config.geometry.banks))
+        blocked = Signal(config.geometry.banks)
+        m.d.comb += [
+            self._banks.broken_rule.eq(self.broken_rule),
+            blocked.eq(Cat(bit.replicate(2) for bit in self._refresh.blocked)),
+            flags.eq(self._banks.flags),
+            flags.can_act.eq(self._banks.flags.can_act & ~blocked),
+            flags.refreshing.eq(self._banks.flags.refreshing | blocked),
+        ]
         for window, ok in (
             (self._reads, self._banks.column_ok.read),
             (self._writes, self._banks.column_ok.write),
@@ -177,12 +181,9 @@ class HbmController(wiring.Component):
                 a.read_conflict[q].eq(self._reads.probe_hit[q]),
                 a.write_conflict[q].eq(self._writes.probe_hit[q]),
             ]
-            for g in range(2):
-                flags = Array(
-                    self._banks.flags[2 * p + g].active for p in range(self._config.geometry.pairs)
-                )[a.lookup_pair[q]]
-                open_tag = self._banks.open_tag[2 * q + g]
-                m.d.comb += a.lookup_hit[q][g].eq(flags & (open_tag == a.probe[q].tag))
+            active = self._banks.flags.active.word_select(a.lookup_pair[q], 2)
+            match = Cat(self._banks.open_tag[2 * q + g] == a.probe[q].tag for g in range(2))
+            m.d.comb += a.lookup_hit[q].eq(active & match)
         m.d.comb += [
             a.read_count.eq(self._reads.count),
             a.write_count.eq(self._writes.count),

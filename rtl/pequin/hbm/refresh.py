@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.hbm.address import AddressMap
-from pequin.hbm.banks import BankFlags
+from pequin.hbm.banks import flags_layout
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.rules import Spacings
 from pequin.hbm.select import first_of
@@ -69,8 +69,8 @@ class RefreshEngine(wiring.Component):
                 "position": In(config.tag_bits).array(2 * config.requesters),
                 "position_valid": In(2 * config.requesters),
                 "claimed": In(pairs),
-                "flags": In(data.ArrayLayout(BankFlags, config.geometry.banks)),
-                "can_ref": In(data.ArrayLayout(1, config.geometry.banks)),
+                "flags": In(flags_layout(config.geometry.banks)),
+                "can_ref": In(config.geometry.banks),
                 "can_pre_all": In(1),
                 "can_ref_all": In(1),
                 "want": Out(row_layout(config)),
@@ -86,7 +86,7 @@ class RefreshEngine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Build the interval timer and the two state machines."""
         m = Module()
-        self._spacings = Spacings(self._config, self.broken_rule)
+        self._spacings = Spacings(self._config, self.broken_rule, m)
         self._elaborate_timer(m)
         self._elaborate_all(m)
         self._elaborate_near(m)
@@ -203,9 +203,9 @@ class RefreshEngine(wiring.Component):
                     for b in range(len(number))
                 )
             ),
-            active.eq(Array(self.flags[b].active for b in range(2 * pairs))[banks]),
-            can_pre.eq(Array(self.flags[b].can_pre for b in range(2 * pairs))[banks]),
-            can_ref.eq(Array(self.can_ref[b] for b in range(2 * pairs))[banks]),
+            active.eq(self.flags.active.bit_select(banks, 1)),
+            can_pre.eq(self.flags.can_pre.bit_select(banks, 1)),
+            can_ref.eq(self.can_ref.bit_select(banks, 1)),
         ]
         m.d.comb += [self.want.pair.eq(number), self.want.g.eq(half)]
         with m.If(self._all_blocked):

@@ -83,24 +83,23 @@ class ReturnBuffer(wiring.Component):
         ]
         with m.If(self.read_data.ready):
             m.d.sync += valid.eq(0)
+        taken, stored, marked = Signal(depth), Signal(depth), Signal(depth)
+        m.d.comb += [
+            taken.eq((fetch << slot)[:depth]),
+            stored.eq((self.store << self.store_slot)[:depth]),
+            marked.eq(((self.mark_last | self.refuse) << self.mark_slot)[:depth]),
+        ]
+        refusing = self.refuse.replicate(depth) & marked
+        m.d.sync += [
+            present.eq((present & ~taken) | stored | refusing),
+            last.eq((last & ~taken) | marked),
+            refused.eq((refused & ~taken) | refusing),
+        ]
         with m.If(fetch):
             m.d.sync += [
                 valid.eq(1),
-                out_last.eq(last.bit_select(slot, 1)),
-                out_refused.eq(refused.bit_select(slot, 1)),
+                out_last.eq((last & taken).any()),
+                out_refused.eq((refused & taken).any()),
                 self.head.eq(self.head + 1),
-                present.bit_select(slot, 1).eq(0),
-                last.bit_select(slot, 1).eq(0),
-                refused.bit_select(slot, 1).eq(0),
-            ]
-        with m.If(self.store):
-            m.d.sync += present.bit_select(self.store_slot, 1).eq(1)
-        with m.If(self.mark_last):
-            m.d.sync += last.bit_select(self.mark_slot, 1).eq(1)
-        with m.If(self.refuse):
-            m.d.sync += [
-                present.bit_select(self.mark_slot, 1).eq(1),
-                last.bit_select(self.mark_slot, 1).eq(1),
-                refused.bit_select(self.mark_slot, 1).eq(1),
             ]
         return m

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 
 from pequin.hbm.config import HbmConfig
 
@@ -40,9 +40,13 @@ class Spacings:
         The channel's configuration. Without `test_rules` every spacing is a constant.
     broken_rule
         Index into `RULES`.
+    m
+        Module that gets the shortened values, each as one signal.
     """
 
-    def __init__(self, config: HbmConfig, broken_rule: Signal) -> None:
+    def __init__(self, config: HbmConfig, broken_rule: Signal, m: Module) -> None:
+        self._m = m
+        self._made: dict[str, Signal] = {}
         self._timing = config.timing
         self._test = config.test_rules
         self._broken_rule = broken_rule
@@ -55,9 +59,16 @@ class Spacings:
         """Return whether a rule is to be broken."""
         if not self._test or rule not in RULES:
             return Const(0, 1)
-        return self._broken_rule == RULES.index(rule)
+        return self._signal(f"broken_{rule}", self._broken_rule == RULES.index(rule))
 
-    def load(self, name: str, extra: int = 0, rule: str | None = None) -> Value:
+    def _signal(self, name: str, value: Value) -> Signal:
+        """Return the one signal of this name, made when it is first asked for."""
+        if name not in self._made:
+            self._made[name] = Signal(len(value), name=name)
+            self._m.d.comb += self._made[name].eq(value)
+        return self._made[name]
+
+    def load(self, name: str, extra: int = 0) -> Value:
         """Return what a down-counter is loaded with so that it reaches zero in time.
 
         Parameters
@@ -66,18 +77,16 @@ class Spacings:
             The timing.
         extra
             Clocks added to it, as the write latency and the burst before write recovery.
-        rule
-            The rule that shortens it, when its name differs.
         """
         value = self.clocks(name) + extra - 1
         width = max(1, value.bit_length())
-        if not self._test:
+        if not self._test or name not in RULES:
             return Const(value, width)
         cut = max(0, value - max(1, self.clocks(name) // 4))
-        short = self.broken(rule or name)
+        short = self.broken(name)
         if name == "ras":
             short = short | self.broken("rc")  # rc alone cannot break while ras + rp covers it
-        return Mux(short, Const(cut, width), Const(value, width))
+        return self._signal(f"load_{name}", Mux(short, Const(cut, width), Const(value, width)))
 
     def longest(self, *names: str, extra: int = 0) -> int:
         """Return the width of a counter that holds any of these timings (bits)."""

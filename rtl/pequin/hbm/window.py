@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from pequin.hbm.banks import FLAG_BITS, BankFlags
+from pequin.hbm.banks import FLAGS, flags_layout
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.select import first_of, one_hot_mux
 from pequin.hbm.types import RowKind
@@ -91,7 +91,7 @@ class Window(wiring.Component):
                 "probe": In(run).array(requesters),
                 "can_merge": Out(1).array(requesters),
                 "probe_hit": Out(1).array(requesters),
-                "flags": In(data.ArrayLayout(BankFlags, config.geometry.banks)),
+                "flags": In(flags_layout(config.geometry.banks)),
                 "column_ok": In(1),
                 "heads": In(config.seq_bits).array(requesters),
                 "row": In(row_layout(config)),
@@ -105,7 +105,7 @@ class Window(wiring.Component):
                 "count": Out(range(entries + 1)),
                 "oldest": Out(run),
                 "oldest_valid": Out(1),
-                "oldest_flags": Out(data.ArrayLayout(BankFlags, 2)),
+                "oldest_flags": Out(flags_layout(2)),
                 "oldest_room": Out(1),
                 "leaving": Out(1),
                 "leaving_requester": Out(2),
@@ -124,6 +124,9 @@ class Window(wiring.Component):
         self._order = [Signal(max(1, i), name=f"order{i}") for i in range(n)]
         self._bank = [self._elaborate_flags(m, i) for i in range(n)]
         self._uses = [self._elaborate_uses(m, i) for i in range(n)]
+        self._claims = [Signal(2, name=f"claims{i}") for i in range(n)]
+        for claims, uses, run in zip(self._claims, self._uses, self._runs, strict=True):
+            m.d.comb += claims.eq(uses & run.hit)
         self._elaborate_column(m)
         self._elaborate_row(m)
         self._elaborate_probe(m)
@@ -131,16 +134,12 @@ class Window(wiring.Component):
         self._elaborate_status(m)
         return m
 
-    def _elaborate_flags(self, m: Module, i: int) -> list[Signal]:
+    def _elaborate_flags(self, m: Module, i: int) -> data.View:
         """Look up the flags of an entry's two banks."""
-        width = 2 * FLAG_BITS
-        vector = Value.cast(self.flags)
-        table = Array(
-            vector[p * width : (p + 1) * width] for p in range(self._config.geometry.pairs)
-        )
-        both = Signal(data.ArrayLayout(BankFlags, 2), name=f"flags{i}")
-        m.d.comb += both.as_value().eq(table[self._runs[i].pair])
-        return [both[0], both[1]]
+        both = Signal(flags_layout(2), name=f"flags{i}")
+        for field in FLAGS:
+            m.d.comb += both[field].eq(self.flags[field].word_select(self._runs[i].pair, 2))
+        return both
 
     def _elaborate_uses(self, m: Module, i: int) -> Signal:
         """Return which banks of its pair an entry still needs."""
@@ -166,7 +165,7 @@ class Window(wiring.Component):
         ready = []
         for i, run in enumerate(self._runs):
             g = run.beat[0]
-            allowed = [f.can_write if self._write else f.can_read for f in self._bank[i]]
+            allowed = self._bank[i].can_write if self._write else self._bank[i].can_read
             room = Signal(name=f"room{i}")
             m.d.comb += room.eq(self._room(m, i))
             ok = Signal(name=f"ready{i}")
@@ -189,17 +188,22 @@ class Window(wiring.Component):
     def _elaborate_row(self, m: Module) -> None:
         """Offer the oldest entry's next activate or precharge that is possible."""
         requests, commands = [], []
-        claims = [self._claims(i) for i in range(self._entries)]
+        by_bank = [Signal(self._entries, name=f"claims_g{g}") for g in range(2)]
+        for g in range(2):
+            m.d.comb += by_bank[g].eq(Cat(claims[g] for claims in self._claims))
         for i, run in enumerate(self._runs):
             options = []
             for g in range(2):
-                flags = self._bank[i][g]
+                flags = self._bank[i]
                 blocked = Const(0, 1)
                 if i:
-                    blocked = (self._rivals[i] & Cat(claims[j][g] for j in range(i))).any()
+                    blocked = (self._rivals[i] & by_bank[g][:i]).any()
+                act, pre = Signal(name=f"act{i}_{g}"), Signal(name=f"pre{i}_{g}")
                 need = self._uses[i][g] & ~run.hit[g]
-                act = need & flags.can_act
-                pre = need & flags.can_pre & ~blocked
+                m.d.comb += [
+                    act.eq(need & flags.can_act[g]),
+                    pre.eq(need & flags.can_pre[g] & ~blocked),
+                ]
                 options.append((act, pre))
             g = Signal(name=f"row_g{i}")
             first = Mux(run.beat[0], options[1][0] | options[1][1], options[0][0] | options[0][1])
@@ -218,19 +222,18 @@ class Window(wiring.Component):
             self.want.as_value().eq(one_hot_mux(pick, commands)),
         ]
 
-    def _claims(self, i: int) -> tuple[Value, Value]:
-        return self._uses[i][0] & self._runs[i].hit[0], self._uses[i][1] & self._runs[i].hit[1]
-
     def _elaborate_probe(self, m: Module) -> None:
         """Answer the requesters' questions about chunks and merging."""
         tail_run = Signal(run_layout(self._config), name="tail")
         tail_gone = Signal()
-        is_tail = Cat(self.count == i + 1 for i in range(self._entries))
+        self._is_tail = is_tail = Signal(self._entries)
         m.d.comb += [
+            is_tail.eq(Cat(self.count == i + 1 for i in range(self._entries))),
             tail_run.as_value().eq(one_hot_mux(is_tail, [run.as_value() for run in self._runs])),
             tail_gone.eq(self.leaving & (self._pick & is_tail).any()),
         ]
-        single = tail_run.beat == tail_run.end
+        single = Signal()
+        m.d.comb += single.eq(tail_run.beat == tail_run.end)
         for q in range(self._config.requesters):
             probe = self.probe[q]
             m.d.comb += self.probe_hit[q].eq(
@@ -250,36 +253,49 @@ class Window(wiring.Component):
                 & contiguous
                 & ~tail_gone
             )
-        self._stride = (self.new.beat == (tail_run.end + 2)) & (self.new.beat == self.new.end)
+        self._stride = Signal()
+        m.d.comb += self._stride.eq(
+            (self.new.beat == (tail_run.end + 2)) & (self.new.beat == self.new.end)
+        )
 
     def _elaborate_update(self, m: Module) -> None:
         """Next state: issue, merge, follow the row command, insert, close the gap."""
         n = self._entries
         remove = Signal(n)
         m.d.comb += remove.eq(Mux(self.leaving, self._pick, 0))
-        gone = [remove[: i + 1].any() for i in range(n)]
-        insert = self.push & ~self.merge
+        gone, insert, joins = Signal(n), Signal(), Signal()
+        same = {field: Signal(n, name=f"same_{field}") for field in ("pair", "tag")}
+        m.d.comb += [
+            gone.eq(Cat(remove[: i + 1].any() for i in range(n))),
+            insert.eq(self.push & ~self.merge),
+            joins.eq(self.push & self.merge),
+            *(
+                vector.eq(Cat(run[field] == self.new[field] for run in self._runs))
+                for field, vector in same.items()
+            ),
+        ]
         m.d.sync += self.count.eq(self.count + insert - self.leaving)
         nexts, rivals, order, valid = [], [], [], []
         for i in range(n):
             run, after = self._runs[i], Signal(run_layout(self._config), name=f"after{i}")
-            here = insert & (self.count == i)
-            tail = self.push & self.merge & (self.count == i + 1)
-            m.d.comb += after.eq(run)
+            here = Signal(name=f"insert{i}")
+            m.d.comb += [here.eq(insert & (self.count == i)), after.eq(run)]
             with m.If(self.column_take & self._pick[i]):
                 m.d.comb += [
                     after.beat.eq(run.beat + 1 + run.stride),
                     after.index.eq(run.index + 1),
                 ]
-            with m.If(tail):
+            with m.If(joins & self._is_tail[i]):
                 m.d.comb += [after.end.eq(self.new.end), after.stride.eq(self._stride)]
             with m.If(here):
                 m.d.comb += after.eq(self.new)
             self._follow_row(m, after)
             nexts.append(after)
             valid.append(self._valid[i] | here)
-            rivals.append(Mux(here, self._matches("pair", i), self._rivals[i]))
-            order.append(Mux(here, self._matches("tag", i), self._order[i]))
+            for field, masks, kept in (("pair", rivals, self._rivals), ("tag", order, self._order)):
+                mask = Signal(max(1, i), name=f"same_{field}{i}")
+                m.d.comb += mask.eq(Mux(here, same[field][:i], kept[i]))
+                masks.append(mask)
         for i in range(n):
             last = i + 1 == n
             with m.If(gone[i]):
@@ -293,7 +309,7 @@ class Window(wiring.Component):
                 self._close_mask(m, self._order, order, gone, i)
 
     def _close_mask(
-        self, m: Module, kept: list[Signal], masks: list[Value], gone: list[Value], i: int
+        self, m: Module, kept: list[Signal], masks: list[Signal], gone: Signal, i: int
     ) -> None:
         """Move a mask of older entries along with its entry and drop the bit of the one gone."""
         if not i:
@@ -301,12 +317,6 @@ class Window(wiring.Component):
         moved = masks[i + 1] if i + 1 < self._entries else Const(0, i + 1)
         closed = Cat(Mux(gone[j], moved[j + 1], moved[j]) for j in range(i))
         m.d.sync += kept[i].eq(Mux(gone[i], closed, masks[i]))
-
-    def _matches(self, field: str, i: int) -> Value:
-        """Return which older entries share the new run's pair or chunk."""
-        if not i:
-            return Const(0, 1)
-        return Cat(self._runs[j][field] == self.new[field] for j in range(i))
 
     def _follow_row(self, m: Module, run: data.View) -> None:
         """Keep an entry's hit bits true to the row command of this clock."""
@@ -322,16 +332,14 @@ class Window(wiring.Component):
         """What the rest of the controller wants to know."""
         kept = []
         for i, run in enumerate(self._runs):
-            claims = self._claims(i)
-            here = run.pair == self.keep[1:]
+            claims, here = self._claims[i], run.pair == self.keep[1:]
             kept.append(here & Mux(self.keep[0], claims[1], claims[0]))
         pairs = self._config.geometry.pairs
         m.d.comb += [
             self.kept.eq(Cat(kept).any()),
             self.oldest.eq(self._runs[0]),
             self.oldest_valid.eq(self._valid[0]),
-            self.oldest_flags[0].eq(self._bank[0][0]),
-            self.oldest_flags[1].eq(self._bank[0][1]),
+            self.oldest_flags.eq(self._bank[0]),
             self.claimed.eq(
                 Cat(
                     Cat(

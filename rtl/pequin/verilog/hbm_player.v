@@ -66,7 +66,8 @@ module hbm_player #(
     wire [PORTS-1:0] finished;
     wire [PORTS*64-1:0] offered;
     reg  [PORTS-1:0] go;
-    wire measuring = now >= warm;
+    reg ending = 0;
+    wire measuring = now >= warm && !ending;
     integer k;
     always @* begin
         go = {PORTS{1'b1}};
@@ -121,7 +122,7 @@ module hbm_player #(
     end
 
     // The end of the run.
-    reg report = 0, ending = 0;
+    reg report = 0;
     integer result = 0, settle = 0, quiet = 0, i;
     reg [CAUSES*40-1:0] causes_warm, causes_end;
     reg [EVENTS*40-1:0] events_warm, events_end;
@@ -158,8 +159,8 @@ module hbm_player #(
                         $fwrite(result, "total.%0d %0d\n", i, events[i*40 +: 40]);
                     end
                 end
-                report <= 1;
             end
+            report <= settle == 1500;
             if (settle == 1502) begin
                 if (result != 0) $fclose(result);
                 if (log != 0) $fclose(log);
