@@ -281,8 +281,8 @@ def _cross_commands(params: TileParams, rng: np.random.Generator, paired: bool) 
                 )
                 load = False
     order = [c for c in commands if not c.load]
-    rng.shuffle(order)  # type: ignore[arg-type]
-    return [c for c in commands if c.load] + order
+    shuffled = [order[i] for i in rng.permutation(len(order))]
+    return [c for c in commands if c.load] + shuffled
 
 
 def _random_split(rng: np.random.Generator) -> npt.NDArray[np.bool_]:
@@ -326,7 +326,7 @@ class _Builder:
 
     def fill(self) -> None:
         """Add commands until the batch is as large as wanted or a limit is near."""
-        places = []
+        places: list[tuple[MxTensor, bool, int]] = []
         while (free := self.params.config.act_blocks - self.base) > 0 and len(places) < 8:
             places.append(self._place(free))
         while self.used < self.beats and len(self.commands) < MAX_COMMANDS - 8:
@@ -396,6 +396,7 @@ def run_campaign(
     products: int,
     seed: int = 0,
     beats: int = 20_000,
+    cross: bool = True,
     design: Design | None = None,
     progress: Callable[[Reached, float], None] | None = None,
     **options: Any,
@@ -411,7 +412,9 @@ def run_campaign(
     seed
         Chooses the cases; a failing campaign's message names seed and batch.
     beats
-        Size of a random batch (payload beats).
+        Size of a random batch (payload beats), at most 50,000.
+    cross
+        Begin with `cross_batches`.
     design, options
         As in `run_mac`.
     progress
@@ -423,7 +426,7 @@ def run_campaign(
         Something differs.
     """
     reached = Reached()
-    for i, batch in enumerate(cross_batches(params, seed=seed)):
+    for i, batch in enumerate(cross_batches(params, seed=seed) if cross else ()):
         reached.add(_named(f"cross batch {i}", params, batch, design, options))
     batch_number = 0
     formats = ("mxfp4", "mxint8")

@@ -51,6 +51,23 @@ def clock_through(component, inputs, outputs, *, clocks=None):
     return {name: np.array(values, dtype=object) for name, values in got.items()}
 
 
+def named_register(fragment, name):
+    """Return a register inside an elaborated component by its name."""
+    found = {
+        signal.name: signal
+        for statements in fragment.statements.values()
+        for statement in statements
+        for signal in statement._lhs_signals()
+    }
+    return found[name]
+
+
+@pytest.fixture
+def register():
+    """Return `named_register`."""
+    return named_register
+
+
 @pytest.fixture
 def clocked():
     """Return `clock_through`."""
@@ -99,3 +116,15 @@ def run(bench_of, total_clocks):
         return outcome, campaign.check_run(params, commands, outcome)
 
     return run_commands
+
+
+@pytest.fixture(scope="session")
+def run_batch(bench_of, total_clocks):
+    """Run a batch of a campaign on a preset and return what it reached."""
+
+    def run_one(preset, batch, **options):
+        reached = campaign.run_batch(_params(preset), batch, design=bench_of(preset), **options)
+        total_clocks.append(reached.clocks)
+        return reached
+
+    return run_one

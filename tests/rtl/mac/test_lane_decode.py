@@ -44,7 +44,6 @@ def test_every_mxint8_byte_in_every_lane(clocked, pack):
     assert got[:, 1].min() == 0
 
 
-@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_a_pack_that_overlaps_products_is_refused():
     with pytest.raises(ConfigError, match=r"pack must be at least 13 .*, not 12"):
         LaneDecode(pack=12)
