@@ -132,7 +132,7 @@ class BankState(wiring.Component):
             m.d.sync += [self._any_rd.eq(s.load("ccd_s")), self._any_wr.eq(s.load("rtw"))]
         with m.If(self._wr):
             m.d.sync += [
-                self._any_rd.eq(s.load("wtr_s", extra=write_end)),
+                self._any_rd.eq(s.load("wtr_s")),
                 self._any_wr.eq(s.load("ccd_s")),
             ]
         self._elaborate_faw(m)
@@ -167,7 +167,7 @@ class BankState(wiring.Component):
             with m.If(col_here & self._rd):
                 m.d.sync += rd.eq(s.load("ccd_l"))
             with m.If(col_here & self._wr):
-                m.d.sync += [rd.eq(s.load("wtr_l", extra=write_end)), wr.eq(s.load("ccd_l"))]
+                m.d.sync += [rd.eq(s.load("wtr_l")), wr.eq(s.load("ccd_l"))]
             for name, counter, common in (
                 ("act", act, self._any_act),
                 ("rd", rd, self._any_rd),
@@ -191,7 +191,7 @@ class BankState(wiring.Component):
         with m.If(reads):
             self._raise(m, to_pre, s.load("rtp"))
         with m.If(writes):
-            self._raise(m, to_pre, s.load("wr", extra=s.clocks("cwl") + 1))
+            self._raise(m, to_pre, s.load("wr"))
         with m.If(acts):
             m.d.sync += [
                 active.eq(1),

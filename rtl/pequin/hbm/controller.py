@@ -146,13 +146,16 @@ class HbmController(wiring.Component):
         """Give the windows what the banks allow, less what the refresh engine blocks."""
         config = self._config
         flags = Signal(flags_layout(config.geometry.banks))
-        blocked = Signal(config.geometry.banks)
+        blocked, stopped = Signal(config.geometry.banks), Signal(config.geometry.banks)
         m.d.comb += [
             self._banks.broken_rule.eq(self.broken_rule),
             blocked.eq(Cat(bit.replicate(2) for bit in self._refresh.blocked)),
             flags.eq(self._banks.flags),
             flags.can_act.eq(self._banks.flags.can_act & ~blocked),
             flags.refreshing.eq(self._banks.flags.refreshing | blocked),
+            stopped.eq(Cat(bit.replicate(2) for bit in self._refresh.stopped)),
+            flags.can_read.eq(self._banks.flags.can_read & ~stopped),
+            flags.can_write.eq(self._banks.flags.can_write & ~stopped),
         ]
         for window, ok in (
             (self._reads, self._banks.column_ok.read),
@@ -340,7 +343,7 @@ class HbmController(wiring.Component):
                 buffer.store_error.eq(double),
                 buffer.mark_last.eq(a.mark_last[q]),
                 buffer.refuse.eq(a.refuse[q]),
-                buffer.mark_slot.eq(a.mark_slot[:slot_bits]),
+                buffer.mark_slot.eq(a.mark_slot),
                 a.head[q].eq(buffer.head),
                 self._reads.heads[q].eq(buffer.head),
             ]

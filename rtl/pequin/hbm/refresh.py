@@ -51,6 +51,8 @@ class RefreshEngine(wiring.Component):
         The row command asked for, and whether it is issued in this clock.
     blocked
         Pairs that must not be activated.
+    stopped
+        Pairs that must not be read or written: a refresh cannot wait for them any longer.
     hold_columns
         No column command may be issued.
     busy
@@ -77,6 +79,7 @@ class RefreshEngine(wiring.Component):
                 "want_valid": Out(1),
                 "taken": In(1),
                 "blocked": Out(pairs),
+                "stopped": Out(pairs),
                 "hold_columns": Out(1),
                 "busy": Out(1),
                 "late": Out(1),
@@ -195,7 +198,7 @@ class RefreshEngine(wiring.Component):
         target, half = Signal(pairs), Signal()
         number = Signal(self._config.pair_bits)
         active, can_pre, can_ref = Signal(), Signal(), Signal()
-        banks = Cat(half, number)
+        banks, insists = Cat(half, number), Signal()
         m.d.comb += [
             number.eq(
                 Cat(
@@ -211,7 +214,7 @@ class RefreshEngine(wiring.Component):
         with m.If(self._all_blocked):
             m.d.comb += self.blocked.eq((1 << pairs) - 1)
         with m.Elif(enabled):
-            m.d.comb += self.blocked.eq(target)
+            m.d.comb += [self.blocked.eq(target), self.stopped.eq(Mux(insists | half, target, 0))]
         with m.FSM(name="per_bank"):
             with m.State("IDLE"):
                 m.d.sync += [target.eq(0), half.eq(0), self._near.eq(0)]
@@ -224,13 +227,13 @@ class RefreshEngine(wiring.Component):
             with m.State("SETTLE"):
                 m.next = "PICK"
             with m.State("PICK"):
-                m.d.sync += target.eq(self._choice)
+                m.d.sync += [target.eq(self._choice), insists.eq(self._forced)]
                 with m.If(self._choice.any()):
                     m.next = "REFRESH"
                 with m.Else():
                     m.next = "IDLE"
             with m.State("REFRESH"):
-                waste = (target & self.claimed).any() & ~self._forced & ~half
+                waste = (target & self.claimed).any() & ~insists & ~half
                 skip_close = self._spacings.broken("ref_open")
                 with m.If(waste):
                     m.next = "IDLE"

@@ -45,7 +45,7 @@ class ReturnBuffer(wiring.Component):
                 "store_error": In(1),
                 "mark_last": In(1),
                 "refuse": In(1),
-                "mark_slot": In(slot_bits),
+                "mark_slot": In(config.seq_bits),
                 "head": Out(config.seq_bits),
                 "read_data": Out(stream.Signature(HbmReadBeat)),
             }
@@ -55,8 +55,10 @@ class ReturnBuffer(wiring.Component):
         """Build the memory, the presence bits and the output register."""
         m = Module()
         depth = self._config.return_beats
-        present, last, refused = Signal(depth), Signal(depth), Signal(depth)
-        slot = self.head[: len(self.mark_slot)]
+        present, refused = Signal(depth), Signal(depth)
+        # A piece is admitted when its first beat fits; its last one may be a chunk further on.
+        last = Signal(1 << len(self.head))
+        slot = self.head[: len(self.store_slot)]
         m.submodules.memory = memory = Memory(shape=BEAT_BITS + 1, depth=depth, init=[])
         write, read = memory.write_port(), memory.read_port()
         valid, out_last, out_refused = Signal(), Signal(), Signal()
@@ -83,22 +85,24 @@ class ReturnBuffer(wiring.Component):
         ]
         with m.If(self.read_data.ready):
             m.d.sync += valid.eq(0)
-        taken, stored, marked = Signal(depth), Signal(depth), Signal(depth)
+        taken, stored, refusing = Signal(depth), Signal(depth), Signal(depth)
+        passed, marked = Signal(len(last)), Signal(len(last))
         m.d.comb += [
-            taken.eq((fetch << slot)[:depth]),
-            stored.eq((self.store << self.store_slot)[:depth]),
-            marked.eq(((self.mark_last | self.refuse) << self.mark_slot)[:depth]),
+            taken.eq(fetch << slot),
+            stored.eq(self.store << self.store_slot),
+            refusing.eq(self.refuse << self.mark_slot[: len(slot)]),
+            passed.eq(fetch << self.head),
+            marked.eq((self.mark_last | self.refuse) << self.mark_slot),
         ]
-        refusing = self.refuse.replicate(depth) & marked
         m.d.sync += [
             present.eq((present & ~taken) | stored | refusing),
-            last.eq((last & ~taken) | marked),
             refused.eq((refused & ~taken) | refusing),
+            last.eq((last & ~passed) | marked),
         ]
         with m.If(fetch):
             m.d.sync += [
                 valid.eq(1),
-                out_last.eq((last & taken).any()),
+                out_last.eq((last & passed).any()),
                 out_refused.eq((refused & taken).any()),
                 self.head.eq(self.head + 1),
             ]

@@ -45,7 +45,8 @@ class Window(wiring.Component):
     """Runs of one direction, oldest first; offers one column and one row command a clock.
 
     *Timing*: a run that is pushed can be offered in the next clock. The oldest ready run is
-    offered. A row is closed for a run only when no older run of the window still uses it.
+    offered. A row is closed for a run only when no older run of the window still uses it, and a run
+    does not use a row that an older one waits to have closed: no run starves.
 
     Parameters
     ----------
@@ -163,6 +164,11 @@ class Window(wiring.Component):
     def _elaborate_column(self, m: Module) -> None:
         """Offer the oldest entry whose next beat may be issued."""
         ready = []
+        misses = [Signal(self._entries, name=f"misses_g{g}") for g in range(2)]
+        for g in range(2):
+            m.d.comb += misses[g].eq(
+                Cat(u[g] & ~r.hit[g] for u, r in zip(self._uses, self._runs, strict=True))
+            )
         for i, run in enumerate(self._runs):
             g = run.beat[0]
             allowed = self._bank[i].can_write if self._write else self._bank[i].can_read
@@ -170,7 +176,11 @@ class Window(wiring.Component):
             m.d.comb += room.eq(self._room(m, i))
             ok = Signal(name=f"ready{i}")
             open_ok = Mux(g, run.hit[1] & allowed[1], run.hit[0] & allowed[0])
-            in_order = ~self._order[i].any() if self._write and i else Const(1, 1)
+            in_order: Value = Const(1, 1)
+            if i:
+                in_order = ~(self._rivals[i] & Mux(g, misses[1][:i], misses[0][:i])).any()
+            if i and self._write:
+                in_order = in_order & ~self._order[i].any()
             m.d.comb += ok.eq(self._valid[i] & open_ok & room & in_order & self.column_ok)
             ready.append(ok)
             if i == 0:

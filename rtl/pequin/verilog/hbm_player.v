@@ -7,7 +7,6 @@
 //   +outstanding=N  requests in flight per port    +pause=N      of 256 clocks, streams that rest
 //   +warm=N         clock at which counting starts +stop=N       clock at which the run ends
 //   +hang=N         clocks without progress that end the run
-//   +lock=N         ports 0 and 1 keep N : 100 - N in beats
 //   +single=N +double=N  one of N read beats gets one or two bits inverted
 //   +result=FILE +commands=FILE +log=FILE   what to write
 module hbm_player #(
@@ -43,7 +42,7 @@ module hbm_player #(
     output reg  [4:0]           broken,
     output reg                  done
 );
-    integer outstanding, pause, warm, stop, hang, lock, single, double;
+    integer outstanding, pause, warm, stop, hang, single, double;
     integer log, commands;
     string path;
     initial begin
@@ -55,7 +54,6 @@ module hbm_player #(
         if (!$value$plusargs("warm=%d", warm)) warm = 0;
         if (!$value$plusargs("stop=%d", stop)) stop = 0;
         if (!$value$plusargs("hang=%d", hang)) hang = 20000;
-        if (!$value$plusargs("lock=%d", lock)) lock = 0;
         if (!$value$plusargs("single=%d", single)) single = 0;
         if (!$value$plusargs("double=%d", double)) double = 0;
         if ($value$plusargs("log=%s", path)) log = $fopen(path, "w");
@@ -64,24 +62,13 @@ module hbm_player #(
 
     reg [63:0] now = 0;
     wire [PORTS-1:0] finished;
-    wire [PORTS*64-1:0] offered;
-    reg  [PORTS-1:0] go;
     reg ending = 0;
     wire measuring = now >= warm && !ending;
-    integer k;
-    always @* begin
-        go = {PORTS{1'b1}};
-        if (lock != 0 && PORTS > 1) begin
-            go[0] = offered[63:0] * (100 - lock) <= (offered[127:64] + 128) * lock;
-            go[1] = offered[127:64] * lock <= (offered[63:0] + 128) * (100 - lock);
-        end
-    end
-
     genvar q;
     generate
         for (q = 0; q < PORTS; q = q + 1) begin : port
             hbm_player_port #(.ID(q)) p (
-                .clk(clk), .rst(rst), .now(now), .go(go[q]), .measuring(measuring),
+                .clk(clk), .rst(rst), .now(now), .measuring(measuring),
                 .outstanding(outstanding), .pause(pause), .log(log),
                 .request_valid(request_valid[q]), .request_ready(request_ready[q]),
                 .request_payload(request_payload[q*49 +: 49]),
@@ -91,8 +78,7 @@ module hbm_player #(
                 .read_payload(read_payload[q*259 +: 259]),
                 .ack_valid(ack_valid[q]), .ack_ready(ack_ready[q]),
                 .ack_payload(ack_payload[q*2 +: 2]),
-                .finished(finished[q]), .offered(offered[q*64 +: 64]), .report(report),
-                .result(result));
+                .finished(finished[q]), .report(report), .result(result));
         end
     endgenerate
 
@@ -176,7 +162,6 @@ module hbm_player_port #(parameter ID = 0) (
     input  wire         clk,
     input  wire         rst,
     input  wire [63:0]  now,
-    input  wire         go,
     input  wire         measuring,
     input  wire [31:0]  outstanding,
     input  wire [31:0]  pause,
@@ -194,7 +179,6 @@ module hbm_player_port #(parameter ID = 0) (
     output wire         ack_ready,
     input  wire [1:0]   ack_payload,
     output wire         finished,
-    output reg  [63:0]  offered,
     input  wire         report,
     input  wire [31:0]  result
 );
@@ -234,7 +218,7 @@ module hbm_player_port #(parameter ID = 0) (
     endfunction
 
     initial begin
-        file = 0; have = 0; request_valid = 0; write_valid = 0; offered = 0; flying = 0;
+        file = 0; have = 0; request_valid = 0; write_valid = 0; flying = 0;
         read_head = 0; read_tail = 0; write_head = 0; write_tail = 0; data_head = 0;
         data_beat = 0; write_number = 0; beats_read = 0; beats_written = 0; latency_sum = 0;
         latency_max = 0; reads = 0; last_time = 0; errors = 0; measured_read = 0;
@@ -274,11 +258,10 @@ module hbm_player_port #(parameter ID = 0) (
             request_valid <= 0;
         end
         may_offer = !request_valid || request_ready;
-        if (may_offer && have && go && now >= next_time && flying < outstanding
+        if (may_offer && have && now >= next_time && flying < outstanding
             && rest[23:16] >= pause[7:0]) begin
             request_valid <= 1;
             request_payload <= {next_write, next_length[15:0], next_address};
-            offered <= offered + {32'b0, next_length};
             if (next_write) begin
                 write_offer[write_tail] <= now + 1;
                 write_address[write_tail] <= next_address;

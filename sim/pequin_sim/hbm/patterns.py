@@ -120,12 +120,16 @@ def same_bank_starts() -> list[int]:
     return starts
 
 
-def _mix(read_percent: int) -> Callable[[int], Requests]:
-    def build(beats: int) -> Requests:
-        middle = STORE_BEATS // 2 + 5 * CHUNK
-        return [long_reads(beats, piece=256), long_reads(beats, middle, write=1, piece=256)]
-
-    return build
+def mixed_streams(beats: int, read_percent: int, piece: int = CHUNK) -> Iterator[Request]:
+    """Yield one requester's stream of reads and its stream of writes, dealt at a fixed ratio."""
+    at = [0, STORE_BEATS // 2 + 5 * CHUNK]
+    owed = 0
+    for _ in range(beats // piece + 1):
+        owed += read_percent
+        write = int(owed < 100)
+        owed -= 0 if write else 100
+        yield write, at[write] % STORE_BEATS, piece, 0
+        at[write] += piece
 
 
 def _readers(starts: list[int]) -> Callable[[int], Requests]:
@@ -168,10 +172,10 @@ def reference_patterns() -> list[Pattern]:
     for percent, low in ((90, 0.88), (75, 0.72), (50, 0.65)):
         form = closed_forms.mix(t, percent, 64)
         patterns.append(
-            Pattern(name=f"reads-{percent}", timing=name, build=_mix(percent),
+            Pattern(name=f"reads-{percent}", timing=name, build=lambda beats, percent=percent: [mixed_streams(beats, percent)],
                     expected=form.value, low=low, source="closed form, 64-beat batches",
                     arithmetic=form.arithmetic,
-                    options=PlayOptions(refresh="per-bank", lock=percent))
+                    options=PlayOptions(refresh="per-bank"))
         )
     form = closed_forms.bursts_per_row(t, 1)
     patterns.append(

@@ -131,8 +131,6 @@ class PlayOptions:
         Requests in flight per port.
     warm, stop
         Clock at which counting starts; clock at which the run ends (0: when all is done).
-    lock
-        Ports 0 and 1 keep this many : 100 - this many beats (0: no lock).
     pause
         Of 256 clocks, how many a stream rests, at random.
     single, double
@@ -153,7 +151,6 @@ class PlayOptions:
     outstanding: int = 1024
     warm: int = 0
     stop: int = 0
-    lock: int = 0
     pause: int = 0
     single: int = 0
     double: int = 0
@@ -168,7 +165,7 @@ class PlayOptions:
         if self.refresh not in REFRESH_MODES:
             raise ConfigError(f"refresh must be one of {REFRESH_MODES}, not {self.refresh!r}")
         args = [f"+refresh={REFRESH_MODES.index(self.refresh)}"]
-        names = ("outstanding", "warm", "stop", "lock", "pause", "single", "double", "broken")
+        names = ("outstanding", "warm", "stop", "pause", "single", "double", "broken")
         args += [f"+{name}={getattr(self, name)}" for name in (*names, "hang")]
         args += [f"+{name}={path}" for name, path in self.images.items()]
         if self.log is not None:

@@ -106,6 +106,10 @@ class TimingMonitor:
         self._last_column = self._last_read = self._last_write = LONG_AGO
         self._refresh_all = LONG_AGO
         self._recent: deque[float] = deque(maxlen=4)
+        # Write data are on the bus in whole tile clocks: the first edge at or after tCWL.
+        period = self.timing.clock_ns
+        first = math.ceil(self.timing.cwl / period - TOLERANCE_NS) * period
+        self._write_end = first + self.timing.burst_ns
 
     def feed(self, command: Command) -> None:
         """Check the commands of one clock; clocks must rise."""
@@ -150,7 +154,7 @@ class TimingMonitor:
         self._need("ccd_s", self._last_column, now, t.ccd_s, command, number)
         self._need("ccd_l", self._group_column[group], now, t.ccd_l, command, number)
         if reading:
-            end = t.cwl + t.burst_ns
+            end = self._write_end
             self._need("wtr_s", self._last_write, now, end + t.wtr_s, command, number)
             self._need("wtr_l", self._group_write[group], now, end + t.wtr_l, command, number)
             bank.read = self._last_read = now
@@ -193,7 +197,7 @@ class TimingMonitor:
             return
         self._need("ras", bank.act, now, t.ras, command, number)
         self._need("rtp", bank.read, now, t.rtp, command, number)
-        recovery = t.cwl + t.burst_ns + t.wr
+        recovery = self._write_end + t.wr
         self._need("wr", bank.write, now, recovery, command, number)
         bank.open, bank.pre = False, now
 
