@@ -22,9 +22,9 @@ class Admission(wiring.Component):
     *Arbitration*: a requester whose piece continues the youngest run of its direction goes first,
     so that single-beat requests of a stream become one run; such a run ends with its chunk.
     Otherwise the requester after the one that was served last goes first. A piece is passed over
-    while it cannot be admitted: no room in its window, write queue or return buffer, or a run
-    of the other direction in the same chunk. A requester may hold at most `read_window -
-    requesters + 1` runs, so that each can always get one in.
+    while it cannot be admitted: no room in its window, write queue or return buffer, or one of its
+    beats in a run of the other direction. A requester may hold at most `read_window - requesters
+    + 1` runs, so that each can always get one in.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Admission(wiring.Component):
     position, position_valid
         Chunks the requesters are at: reads, then writes.
     read_blocked, write_stuck
-        A read waits for a write of its chunk; a write waits for room.
+        A read waits for a write of its beats; a write waits for room.
     refused
         A request is answered with an error.
     """
@@ -105,7 +105,7 @@ class Admission(wiring.Component):
             Signal(range(self._config.read_window + 1), name=f"owned{q}") for q in range(n)
         ]
         self._sealed = Signal()
-        self._ack_room = []
+        self._ack_room: list[Signal] = []
         self._ack_push = Signal(n)
         for q in range(n):
             self._elaborate_front(m, q)
@@ -177,10 +177,10 @@ class Admission(wiring.Component):
         ring = Cat(eligible)
         for first in range(n):
             order = [(first + i) % n for i in range(n)]
-            chosen, _ = first_of(m, [ring[q] for q in order], f"turn{first}")
+            chosen = first_of(m, [ring[q] for q in order], f"turn{first}")
             with m.If(turn == first):
                 m.d.comb += self._grant.eq(Cat(chosen[order.index(q)] for q in range(n)))
-        going, _ = first_of(m, continues, "going")
+        going = first_of(m, continues, "going")
         with m.If(going.any()):
             m.d.comb += self._grant.eq(going)
         for q in range(n):

@@ -9,7 +9,6 @@ from pequin.hbm.config import HbmConfig
 from pequin.hbm.rules import Spacings
 from pequin.hbm.types import ColKind, RowKind
 
-
 FLAGS = ("active", "can_act", "can_pre", "opened", "can_read", "can_write", "refreshing")
 """What is known of a bank in a clock: its row is open, which commands it may get, its row may be
 read, a refresh holds it."""
@@ -154,7 +153,9 @@ class BankState(wiring.Component):
         """Spacings between commands of one bank group."""
         s = self._spacings
         write_end = s.clocks("cwl") + 1
-        self._group_act, self._group_rd, self._group_wr = [], [], []
+        self._group_act: list[Signal] = []
+        self._group_rd: list[Signal] = []
+        self._group_wr: list[Signal] = []
         for group in range(self._config.geometry.groups):
             act = self._counter(m, f"group{group}_act", s.longest("rrd_l"))
             rd = self._counter(m, f"group{group}_rd", s.longest("ccd_l", "wtr_l", extra=write_end))
@@ -293,10 +294,10 @@ class BankState(wiring.Component):
         ]
 
     def _elaborate_tags(self, m: Module) -> None:
-        """The chunk number last opened in each bank, one small memory for each half of a pair."""
+        """Keep the chunk number last opened in each bank, one memory for each half of a pair."""
         pairs = self._config.geometry.pairs
         for g in range(2):
-            memory = Memory(shape=self._config.tag_bits, depth=pairs, init=[])
+            memory: Memory = Memory(shape=self._config.tag_bits, depth=pairs, init=[])
             m.submodules[f"open_tags{g}"] = memory
             write = memory.write_port()
             m.d.comb += [

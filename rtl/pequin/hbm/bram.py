@@ -73,7 +73,7 @@ class BramChannel(wiring.Component):
         turn = Signal(range(self._requesters))
         for first in range(self._requesters):
             order = [(first + i) % self._requesters for i in range(self._requesters)]
-            chosen, _ = first_of(m, [wants[q] for q in order], f"turn{first}")
+            chosen = first_of(m, [wants[q] for q in order], f"turn{first}")
             with m.If(turn == first):
                 m.d.comb += grant.eq(Cat(chosen[order.index(q)] for q in range(len(order))))
         for q, port in enumerate(ports):
@@ -86,9 +86,7 @@ class BramChannel(wiring.Component):
             ram.write_addr.eq(address),
             ram.read_en.eq((grant & Cat(port.reading for port in ports)).any()),
             ram.write_en.eq((grant & Cat(port.writing for port in ports)).any()),
-            ram.write_data.eq(
-                one_hot_mux(grant, [port.port.write_data.payload for port in ports])
-            ),
+            ram.write_data.eq(one_hot_mux(grant, [port.port.write_data.payload for port in ports])),
         ]
         return m
 

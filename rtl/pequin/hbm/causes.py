@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -56,7 +58,7 @@ class CauseCounters(wiring.Component):
         """Build the decision and the counters."""
         m = Module()
         g = self.run.beat[0]
-        flags = Signal(flags_layout(1))
+        flags: Any = Signal(flags_layout(1))
         hit = Signal()
         opened = Signal()
         m.d.comb += [

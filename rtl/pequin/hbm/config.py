@@ -55,7 +55,7 @@ class HbmConfig:
     geometry: HbmGeometry = field(default_factory=HbmGeometry)
     requesters: int = 3
     address_map: str = "stream-xor"
-    read_window: int = 16
+    read_window: int = 24
     write_window: int = 8
     write_beats: int = 64
     return_beats: int = 128

@@ -69,8 +69,8 @@ class HbmController(wiring.Component):
     `request` was accepted than its commands and data take on the device: 1 request register, 1
     window, 1 command register, 1 ECC, 1 return buffer (and 1 its output register, of which the
     last coincides with the clock of the data). Streams move one beat a clock. A write is
-    acknowledged once its last beat is in the write queue; a later read of the same chunk waits
-    until those beats were issued.
+    acknowledged once its last beat is in the write queue; a later read of its beats waits
+    until those were issued.
 
     *Arbitration*: one piece a clock. A requester that continues the run admitted last comes first;
     otherwise the requesters take turns, so that concurrent streams alternate by chunks.

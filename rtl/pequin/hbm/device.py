@@ -97,7 +97,8 @@ class HbmDevice(wiring.Component):
         """Keep the open rows; return the beat address of this clock's column command."""
         config = self._config
         banks, row, column = config.geometry.banks, self.bus.row, self.bus.column
-        m.submodules.rows = rows = Memory(shape=config.row_bits, depth=banks, init=[])
+        rows: Memory = Memory(shape=config.row_bits, depth=banks, init=[])
+        m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port(domain="comb")
         is_open = Signal(banks)
         row_bank, column_bank = Cat(row.bank, row.group), Cat(column.bank, column.group)

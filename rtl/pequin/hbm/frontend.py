@@ -12,7 +12,9 @@ from pequin.hbm.types import HbmRequest
 
 
 def piece_layout(config: HbmConfig) -> data.StructLayout:
-    """Return the layout of a piece of a request: for reads up to the chunk's end, for writes one beat.
+    """Return the layout of a piece of a request.
+
+    A piece of a read goes up to the end of its chunk, a piece of a write is one beat.
 
     `bad` marks a request that is refused; its piece is one error response.
     """

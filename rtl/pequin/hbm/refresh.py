@@ -189,7 +189,7 @@ class RefreshEngine(wiring.Component):
             m.d.comb += free.eq(~self._done & ~self.claimed)
             with m.If(~(~self._done & ~self.claimed).any()):
                 m.d.comb += free.eq(~self._done)
-        self._choice, _ = first_of(m, [free[p] for p in range(pairs)], "pair_pick")
+        self._choice = first_of(m, [free[p] for p in range(pairs)], "pair_pick")
 
     def _elaborate_bank(self, m: Module) -> None:
         """Close and refresh both banks of the chosen pair."""

@@ -59,7 +59,8 @@ class ReturnBuffer(wiring.Component):
         # A piece is admitted when its first beat fits; its last one may be a chunk further on.
         last = Signal(1 << len(self.head))
         slot = self.head[: len(self.store_slot)]
-        m.submodules.memory = memory = Memory(shape=BEAT_BITS + 1, depth=depth, init=[])
+        memory: Memory = Memory(shape=BEAT_BITS + 1, depth=depth, init=[])
+        m.submodules.memory = memory
         write, read = memory.write_port(), memory.read_port()
         valid, out_last, out_refused = Signal(), Signal(), Signal()
         fetch = Signal()

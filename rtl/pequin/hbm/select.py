@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from amaranth.hdl import Cat, Module, Signal, Value
 
 
-def first_of(m: Module, requests: Sequence[Value], name: str) -> tuple[Signal, list[Value]]:
-    """Return a one-hot choice of the lowest set request, and for each place "chosen below it".
+def first_of(m: Module, requests: Sequence[Value], name: str) -> Signal:
+    """Return a one-hot choice of the lowest set request.
 
     Parameters
     ----------
@@ -23,8 +23,7 @@ def first_of(m: Module, requests: Sequence[Value], name: str) -> tuple[Signal, l
     vector = Signal(len(requests), name=f"{name}_requests")
     m.d.comb += vector.eq(Cat(requests))
     m.d.comb += chosen.eq(vector & (~vector + 1)[: len(requests)])
-    below = [vector[:i].any() if i else Value.cast(0) for i in range(len(requests))]
-    return chosen, below
+    return chosen
 
 
 def one_hot_mux(choice: Value, values: Sequence[Value]) -> Value:

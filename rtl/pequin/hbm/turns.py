@@ -16,7 +16,7 @@ class Turns(wiring.Component):
     """Decide between reads and writes.
 
     Reads go first. Writes get their turn when the write queue is full, when a read waits for a
-    write of its chunk, or when no read was issued for eight clocks. A turn of writes lasts until
+    write of its beats, or when no read was issued for eight clocks. A turn of writes lasts until
     the beats that were in the queue at its start are issued, or for as long as no read waits;
     then at least as many reads as the queue has beats may go before a full queue turns again.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -62,7 +64,7 @@ class Window(wiring.Component):
     push, merge, new
         Take `new` as the youngest run, or append it to the youngest run.
     can_merge, probe, probe_hit, probe_run
-        For each requester: whether its run may be appended; whether any run is of its chunk.
+        For each requester: whether its run may be appended; whether any run overlaps it.
     flags, column_ok, heads
         What banks allow; whether the turnaround is over; for reads, each requester's next beat to
         be delivered.
@@ -117,9 +119,8 @@ class Window(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Build the entries, the two pickers and the queries."""
         m = Module()
-        run = run_layout(self._config)
-        n = self._entries
-        self._runs = [Signal(run, name=f"run{i}") for i in range(n)]
+        layout, n = run_layout(self._config), self._entries
+        self._runs: list[Any] = [Signal(layout, name=f"run{i}") for i in range(n)]
         self._valid = [Signal(name=f"valid{i}") for i in range(n)]
         self._rivals = [Signal(max(1, i), name=f"rivals{i}") for i in range(n)]
         self._order = [Signal(max(1, i), name=f"order{i}") for i in range(n)]
@@ -135,9 +136,9 @@ class Window(wiring.Component):
         self._elaborate_status(m)
         return m
 
-    def _elaborate_flags(self, m: Module, i: int) -> data.View:
+    def _elaborate_flags(self, m: Module, i: int) -> Any:
         """Look up the flags of an entry's two banks."""
-        both = Signal(flags_layout(2), name=f"flags{i}")
+        both: Any = Signal(flags_layout(2), name=f"flags{i}")
         for field in FLAGS:
             m.d.comb += both[field].eq(self.flags[field].word_select(self._runs[i].pair, 2))
         return both
@@ -176,7 +177,7 @@ class Window(wiring.Component):
             m.d.comb += room.eq(self._room(m, i))
             ok = Signal(name=f"ready{i}")
             open_ok = Mux(g, run.hit[1] & allowed[1], run.hit[0] & allowed[0])
-            in_order: Value = Const(1, 1)
+            in_order = Value.cast(Const(1, 1))
             if i:
                 in_order = ~(self._rivals[i] & Mux(g, misses[1][:i], misses[0][:i])).any()
             if i and self._write:
@@ -185,7 +186,7 @@ class Window(wiring.Component):
             ready.append(ok)
             if i == 0:
                 m.d.comb += self.oldest_room.eq(room)
-        self._pick, _ = first_of(m, ready, "column_pick")
+        self._pick = first_of(m, ready, "column_pick")
         m.d.comb += [
             self.column_valid.eq(self._pick.any()),
             self.column.as_value().eq(
@@ -205,7 +206,7 @@ class Window(wiring.Component):
             options = []
             for g in range(2):
                 flags = self._bank[i]
-                blocked = Const(0, 1)
+                blocked: Value = Const(0, 1)
                 if i:
                     blocked = (self._rivals[i] & by_bank[g][:i]).any()
                 act, pre = Signal(name=f"act{i}_{g}"), Signal(name=f"pre{i}_{g}")
@@ -215,18 +216,18 @@ class Window(wiring.Component):
                     pre.eq(need & flags.can_pre[g] & ~blocked),
                 ]
                 options.append((act, pre))
-            g = Signal(name=f"row_g{i}")
+            other = Signal(name=f"row_g{i}")
             first = Mux(run.beat[0], options[1][0] | options[1][1], options[0][0] | options[0][1])
-            m.d.comb += g.eq(run.beat[0] ^ ~first)
+            m.d.comb += other.eq(run.beat[0] ^ ~first)
             act, pre = Signal(name=f"act{i}"), Signal(name=f"pre{i}")
             m.d.comb += [
-                act.eq(Mux(g, options[1][0], options[0][0])),
-                pre.eq(Mux(g, options[1][1], options[0][1])),
+                act.eq(Mux(other, options[1][0], options[0][0])),
+                pre.eq(Mux(other, options[1][1], options[0][1])),
             ]
             kind = Mux(act, RowKind.ACT, RowKind.PRE)
             requests.append(act | pre)
-            commands.append(Cat(kind, run.pair, g, run.tag))
-        pick, _ = first_of(m, requests, "row_pick")
+            commands.append(Cat(kind, run.pair, other, run.tag))
+        pick = first_of(m, requests, "row_pick")
         m.d.comb += [
             self.want_valid.eq(pick.any()),
             self.want.as_value().eq(one_hot_mux(pick, commands)),
@@ -244,20 +245,35 @@ class Window(wiring.Component):
         ]
         single = Signal()
         m.d.comb += single.eq(tail_run.beat == tail_run.end)
+        # Beats of a run have consecutive numbers: only the run admitted last may grow. When it
+        # has left, the youngest one that remains is not that run.
+        growing = Signal()
+        with m.If(self.push):
+            m.d.sync += growing.eq(1)
+        with m.Elif(tail_gone):
+            m.d.sync += growing.eq(0)
         for q in range(self._config.requesters):
             probe = self.probe[q]
-            m.d.comb += self.probe_hit[q].eq(
-                Cat(
-                    self._valid[i] & (self._runs[i].tag == probe.tag) for i in range(self._entries)
-                ).any()
-            )
+            overlaps = Signal(self._entries, name=f"overlaps{q}")
+            m.d.comb += [
+                overlaps.eq(
+                    Cat(
+                        valid
+                        & (run.tag == probe.tag)
+                        & (run.beat <= probe.end)
+                        & (probe.beat <= run.end)
+                        for valid, run in zip(self._valid, self._runs, strict=True)
+                    )
+                ),
+                self.probe_hit[q].eq(overlaps.any()),
+            ]
             next_beat = probe.beat == (tail_run.end + 1)
             next_but_one = (probe.beat == (tail_run.end + 2)) & (probe.beat == probe.end)
             contiguous = Mux(
                 next_but_one, single | tail_run.stride, next_beat & (single | ~tail_run.stride)
             )
             m.d.comb += self.can_merge[q].eq(
-                self.count.any()
+                growing
                 & (tail_run.requester == q)
                 & (tail_run.tag == probe.tag)
                 & contiguous
@@ -285,9 +301,13 @@ class Window(wiring.Component):
             ),
         ]
         m.d.sync += self.count.eq(self.count + insert - self.leaving)
-        nexts, rivals, order, valid = [], [], [], []
+        nexts: list[Any] = []
+        valid: list[Value] = []
+        rivals: list[Signal] = []
+        order: list[Signal] = []
         for i in range(n):
-            run, after = self._runs[i], Signal(run_layout(self._config), name=f"after{i}")
+            run = self._runs[i]
+            after: Any = Signal(run_layout(self._config), name=f"after{i}")
             here = Signal(name=f"insert{i}")
             m.d.comb += [here.eq(insert & (self.count == i)), after.eq(run)]
             with m.If(self.column_take & self._pick[i]):
@@ -339,7 +359,7 @@ class Window(wiring.Component):
                 m.d.comb += run.hit[g].eq(0)
 
     def _elaborate_status(self, m: Module) -> None:
-        """What the rest of the controller wants to know."""
+        """Say what the rest of the controller wants to know."""
         kept = []
         for i, run in enumerate(self._runs):
             claims, here = self._claims[i], run.pair == self.keep[1:]

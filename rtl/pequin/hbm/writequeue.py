@@ -62,7 +62,8 @@ class WriteQueue(wiring.Component):
         config = self._config
         depth = config.write_beats
         place = range((depth - 1).bit_length()).stop
-        m.submodules.memory = memory = Memory(shape=BEAT_BITS, depth=depth, init=[])
+        memory: Memory = Memory(shape=BEAT_BITS, depth=depth, init=[])
+        m.submodules.memory = memory
         write, read = memory.write_port(), memory.read_port()
         m.d.comb += [
             write.addr.eq(self.slot[:place]),

@@ -19,24 +19,67 @@ LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 
 @click.command("hbm", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--show", is_flag=True, help="Print the timings of --timing in ns and clocks.")
-@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE",
-              help="Play a trace: `R 0xADDR` or `W 0xADDR` a line, and an earliest clock if wanted.")
-@click.option("--timing", default="hbm4-10g", show_default=True,
-              help=f"For --show and --trace: one of {', '.join(TIMINGS)}.")
-@click.option("--refresh", default="per-bank", show_default=True,
-              type=click.Choice(("none", "all", "per-bank")), help="For --trace.")
-@click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 8192),
-              help="For --trace: requests in flight.")
-@click.option("--store-mib", default=64, show_default=True, type=click.IntRange(1, 576),
-              help="For --trace: backing store (MiB).")
-@click.option("--path-ns", default=0.0, show_default=True, type=click.FloatRange(0),
-              help="For --trace: extra latency of PHY and wires (ns).")
-@click.option("--map", "address_map", default="stream-xor", show_default=True,
-              type=click.Choice(ADDRESS_MAPS), help="For --trace: the address map.")
-@click.option("--pattern", "names", multiple=True, metavar="NAME",
-              help="Run only these patterns (may be repeated).")
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR",
-              help="Write the bandwidth chart and the latency-versus-load curve, PNG and SVG.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Play a trace: `R 0xADDR` or `W 0xADDR` a line, earliest clock optional.",
+)
+@click.option(
+    "--timing",
+    default="hbm4-10g",
+    show_default=True,
+    help=f"For --show and --trace: one of {', '.join(TIMINGS)}.",
+)
+@click.option(
+    "--refresh",
+    default="per-bank",
+    show_default=True,
+    type=click.Choice(("none", "all", "per-bank")),
+    help="For --trace.",
+)
+@click.option(
+    "--outstanding",
+    default=64,
+    show_default=True,
+    type=click.IntRange(1, 8192),
+    help="For --trace: requests in flight.",
+)
+@click.option(
+    "--store-mib",
+    default=64,
+    show_default=True,
+    type=click.IntRange(1, 576),
+    help="For --trace: backing store (MiB).",
+)
+@click.option(
+    "--path-ns",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="For --trace: extra latency of PHY and wires (ns).",
+)
+@click.option(
+    "--map",
+    "address_map",
+    default="stream-xor",
+    show_default=True,
+    type=click.Choice(ADDRESS_MAPS),
+    help="For --trace: the address map.",
+)
+@click.option(
+    "--pattern",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Run only these patterns (may be repeated).",
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the bandwidth chart and the latency-versus-load curve, PNG and SVG.",
+)
 @click.option("--monitor", is_flag=True, help="Check every command against the timings as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON only.")
 def command(
@@ -90,9 +133,7 @@ def _show(config: HbmConfig, as_json: bool) -> None:
     )
 
 
-def _trace(
-    path: Path, config: HbmConfig, refresh: str, outstanding: int, as_json: bool
-) -> None:
+def _trace(path: Path, config: HbmConfig, refresh: str, outstanding: int, as_json: bool) -> None:
     from pequin_sim.hbm.play import PlayOptions
     from pequin_sim.hbm.report import trace_table
     from pequin_sim.hbm.trace import run_trace
@@ -106,9 +147,7 @@ def _trace(
         _print(trace_table(f"{path.name}, refresh {refresh}", summary))
 
 
-def _characterize(
-    names: tuple[str, ...], plots: Path | None, monitor: bool, as_json: bool
-) -> None:
+def _characterize(names: tuple[str, ...], plots: Path | None, monitor: bool, as_json: bool) -> None:
     from pequin_sim.hbm import characterize
     from pequin_sim.hbm.report import latency_table, pattern_table
 

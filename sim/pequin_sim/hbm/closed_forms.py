@@ -29,7 +29,9 @@ def all_bank_refresh(timing: HbmTiming, postpone: int = 1) -> Form:
     gap = t("rtp") + t("rp") + postpone * t("rfc") + t("rcd_rd")
     interval = postpone * t("refi")
     parts = f"{t('rtp')} + {t('rp')} + {postpone} x {t('rfc')} + {t('rcd_rd')}"
-    return Form(1 - gap / interval, f"1 - (tRTP + tRP + tRFC + tRCD = {parts} = {gap}) / {interval}")
+    return Form(
+        1 - gap / interval, f"1 - (tRTP + tRP + tRFC + tRCD = {parts} = {gap}) / {interval}"
+    )
 
 
 def bursts_per_row(timing: HbmTiming, bursts: int) -> Form:

@@ -18,8 +18,14 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    mpl.rcParams.update({"font.size": 9, "svg.hashsalt": "pequin", "axes.spines.top": False,
-                         "axes.spines.right": False})
+    mpl.rcParams.update(
+        {
+            "font.size": 9,
+            "svg.hashsalt": "pequin",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
+    )
     return plt.subplots(figsize=(width, height), layout="constrained")
 
 
@@ -38,13 +44,23 @@ def bandwidth_chart(lines: Sequence[Measured], directory: Path) -> list[Path]:
     """Draw measured bandwidth against what is expected; return the files."""
     figure, axes = _figure(8, 0.3 * len(lines) + 1.4)
     places = range(len(lines))
-    axes.barh(places, [100 * line.share for line in lines], color=BLUE, height=0.6,
-              label="measured in RTL")
+    axes.barh(
+        places,
+        [100 * line.share for line in lines],
+        color=BLUE,
+        height=0.6,
+        label="measured in RTL",
+    )
     for place, line in zip(places, lines, strict=True):
         if line.pattern.expected is not None:
             expected = 100 * line.pattern.expected
-            axes.plot([expected, expected], [place - 0.42, place + 0.42], color=ORANGE, lw=2,
-                      label="expected" if place == 0 else None)
+            axes.plot(
+                [expected, expected],
+                [place - 0.42, place + 0.42],
+                color=ORANGE,
+                lw=2,
+                label="expected" if place == 0 else None,
+            )
         axes.text(100 * line.share + 1, place, f"{100 * line.share:.1f}", va="center", fontsize=8)
     axes.set_yticks(places, [f"{line.pattern.name} ({line.pattern.timing})" for line in lines])
     axes.invert_yaxis()
@@ -62,15 +78,36 @@ def latency_chart(points: Sequence[LoadPoint], timing: str, directory: Path) -> 
     for refresh in dict.fromkeys(point.refresh for point in points):
         mine = [point for point in points if point.refresh == refresh]
         load = [100 * point.achieved for point in mine]
-        axes.plot(load, [p.mean_ns for p in mine], "o-", color=colors[refresh], ms=4,
-                  label=f"mean, refresh {refresh}")
-        axes.plot(load, [p.p99_ns for p in mine], "s--", color=colors[refresh], ms=4, mfc="white",
-                  label=f"99th percentile, refresh {refresh}")
+        axes.plot(
+            load,
+            [p.mean_ns for p in mine],
+            "o-",
+            color=colors[refresh],
+            ms=4,
+            label=f"mean, refresh {refresh}",
+        )
+        axes.plot(
+            load,
+            [p.p99_ns for p in mine],
+            "s--",
+            color=colors[refresh],
+            ms=4,
+            mfc="white",
+            label=f"99th percentile, refresh {refresh}",
+        )
     preset = HbmTiming.preset(timing)
     bound = 400 / preset.clocks("faw")
     axes.axvline(bound, color=GREY, lw=1)
-    axes.text(bound, 0.98, "activate-window bound ", ha="right", va="top", color="#5a6572",
-              rotation=90, transform=axes.get_xaxis_transform())
+    axes.text(
+        bound,
+        0.98,
+        "activate-window bound ",
+        ha="right",
+        va="top",
+        color="#5a6572",
+        rotation=90,
+        transform=axes.get_xaxis_transform(),
+    )
     axes.set_yscale("log")
     axes.set_xlabel(f"achieved bandwidth (% of {preset.peak_gbps:g} GB/s)")
     axes.set_ylabel("request to data (ns)")

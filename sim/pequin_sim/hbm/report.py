@@ -52,7 +52,10 @@ def timing_table(timing: HbmTiming) -> Table:
     for name in TIMING_FIELDS:
         ns, clocks = getattr(timing, name), timing.clocks(name)
         table.add_row(
-            f"t{name.upper()}", f"{ns:g}", str(clocks), f"{clocks * timing.clock_ns:g}",
+            f"t{name.upper()}",
+            f"{ns:g}",
+            str(clocks),
+            f"{clocks * timing.clock_ns:g}",
             MEANINGS[name],
         )
     return table
@@ -90,8 +93,14 @@ def pattern_table(lines: Sequence[Measured]) -> Table:
     """Return one row for each pattern, with the arithmetic."""
     table = Table(title="Share of peak bandwidth, measured in RTL simulation", title_justify="left")
     for name, justify in (
-        ("pattern", "left"), ("timing", "left"), ("refresh", "left"), ("measured %", "right"),
-        ("expected %", "right"), ("difference", "right"), ("needs %", "right"), ("", "left"),
+        ("pattern", "left"),
+        ("timing", "left"),
+        ("refresh", "left"),
+        ("measured %", "right"),
+        ("expected %", "right"),
+        ("difference", "right"),
+        ("needs %", "right"),
+        ("", "left"),
         ("expected from", "left"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
@@ -103,8 +112,15 @@ def pattern_table(lines: Sequence[Measured]) -> Table:
         if p.high < 1:
             needs += f" to {100 * p.high:.2f}"
         table.add_row(
-            p.name, p.timing, p.options.refresh, f"{100 * line.share:.2f}", expected, difference,
-            needs, verdict(line.passed), f"{p.source}: {p.arithmetic}",
+            p.name,
+            p.timing,
+            p.options.refresh,
+            f"{100 * line.share:.2f}",
+            expected,
+            difference,
+            needs,
+            verdict(line.passed),
+            f"{p.source}: {p.arithmetic}",
         )
         shares = port_shares(line.result)
         if len(shares) > 1:
@@ -120,13 +136,26 @@ def latency_table(lines: Sequence[Latency]) -> Table:
         caption="Controller: " + ", ".join(f"{step} 1" for step in CONTROLLER_STEPS),
         title_justify="left",
     )
-    for name in ("timing", "bank", "device ns", "request to data ns", "controller clocks", "", "device"):
+    for name in (
+        "timing",
+        "bank",
+        "device ns",
+        "request to data ns",
+        "controller clocks",
+        "",
+        "device",
+    ):
         table.add_column(name)
     for line in lines:
         data = line.to_json()
         table.add_row(
-            line.timing, line.state, f"{data['device_ns']:.1f}", f"{data['request_ns']:.1f}",
-            str(line.controller_clocks), verdict(line.passed), line.arithmetic,
+            line.timing,
+            line.state,
+            f"{data['device_ns']:.1f}",
+            f"{data['request_ns']:.1f}",
+            str(line.controller_clocks),
+            verdict(line.passed),
+            line.arithmetic,
         )
     return table
 
@@ -136,8 +165,10 @@ def trace_table(name: str, summary: Mapping[str, Any]) -> Table:
     table = Table(title=f"{name} on {summary['timing']}", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value", justify="right")
-    table.add_row("requests (reads, writes)",
-                  f"{summary['requests']} ({summary['reads']}, {summary['writes']})")
+    table.add_row(
+        "requests (reads, writes)",
+        f"{summary['requests']} ({summary['reads']}, {summary['writes']})",
+    )
     table.add_row("elapsed", f"{summary['clocks']} clocks")
     table.add_row("bandwidth", f"{summary['gbps']:.3f} GB/s")
     table.add_row("share of peak", f"{100 * summary['share']:.2f} %")

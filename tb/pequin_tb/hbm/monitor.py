@@ -254,7 +254,11 @@ def read_commands(path: Path) -> Iterator[Command]:
 
 
 def check_commands(
-    commands: Iterable[Command], timing: HbmTiming, *, clocks: int, refresh: str = "none",
+    commands: Iterable[Command],
+    timing: HbmTiming,
+    *,
+    clocks: int,
+    refresh: str = "none",
     postpone: int = 1,
 ) -> TimingMonitor:
     """Feed a whole log to a monitor, finish it, and return it."""

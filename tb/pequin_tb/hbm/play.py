@@ -36,9 +36,7 @@ async def play(dut: Any) -> None:
         )
         result = {
             "commands": dict(monitor.commands),
-            "violations": [
-                [v.rule, v.clock, v.bank, v.detail] for v in monitor.violations[:1000]
-            ],
+            "violations": [[v.rule, v.clock, v.bank, v.detail] for v in monitor.violations[:1000]],
             "broken": sorted({v.rule for v in monitor.violations}),
         }
     job.finish(result)

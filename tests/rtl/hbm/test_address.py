@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import pytest
@@ -80,7 +81,7 @@ def test_description_is_one_to_one():
 def test_a_stream_alternates_groups_and_returns_to_a_bank_late():
     golden = StreamMap()
     places = [golden.place(beat) for beat in range(64 * 24 * 4)]
-    assert all(a.group != b.group for a, b in zip(places, places[1:], strict=False))
+    assert all(a.group != b.group for a, b in itertools.pairwise(places))
     last = {}
     shortest = 1 << 30
     for beat, place in enumerate(places):

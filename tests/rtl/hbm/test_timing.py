@@ -62,7 +62,7 @@ def test_contradictions_are_refused(changes, message):
 
 
 def test_unknown_preset_lists_the_known():
-    with pytest.raises(ConfigError, match="hbm5.*hbm4-10g"):
+    with pytest.raises(ConfigError, match=r"hbm5.*hbm4-10g"):
         HbmTiming.preset("hbm5")
 
 
