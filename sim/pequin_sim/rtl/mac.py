@@ -208,8 +208,8 @@ def run_mac(
     pauses
         By stream: `command`, `weights`, `activations`, `results`, `selected`, `status`.
     split
-        Pattern of transfers, cycled: True brings one beat, False two. None brings single beats
-        to unpaired commands and pairs to paired ones.
+        Pattern of transfers, cycled: True brings one beat, False two, also of two commands.
+        None brings single beats to unpaired commands and pairs to paired ones.
     waves
         Waveform request.
     design
@@ -290,24 +290,27 @@ def _code(member: Any) -> int:
 
 
 def _transfers(commands: Sequence[Multiply], split: npt.NDArray[np.bool_] | None) -> Words:
-    """Group each command's beats into transfers of one or two."""
-    layout = weight_beats()
-    words = []
-    for command in commands:
-        beats = pack_weights(command.weights, scaled=command.scaled)
-        single = np.array([not command.paired]) if split is None else split
-        starts: list[tuple[int, bool]] = []
-        at = 0
-        while at < len(beats):
-            alone = bool(single[len(starts) % len(single)]) or at + 1 == len(beats)
-            starts.append((at, alone))
-            at += 1 if alone else 2
-        first = np.array([s for s, _ in starts])
-        alone_mask = np.array([a for _, a in starts])
-        second = np.where(alone_mask, first, first + 1)
-        both = np.concatenate([beats[first], beats[second]], axis=1)
-        words.append(pack(layout, {"beats": both, "two": ~alone_mask}, len(first)))
-    return np.concatenate(words)
+    """Group the beats into transfers of one or two; with `split` they cross commands."""
+    streams = [pack_weights(c.weights, scaled=c.scaled) for c in commands]
+    if split is not None:
+        return _grouped(np.concatenate(streams), split)
+    return np.concatenate(
+        [_grouped(s, np.array([not c.paired])) for s, c in zip(streams, commands, strict=True)]
+    )
+
+
+def _grouped(beats: npt.NDArray[np.uint8], single: npt.NDArray[np.bool_]) -> Words:
+    starts: list[tuple[int, bool]] = []
+    at = 0
+    while at < len(beats):
+        alone = bool(single[len(starts) % len(single)]) or at + 1 == len(beats)
+        starts.append((at, alone))
+        at += 1 if alone else 2
+    first = np.array([s for s, _ in starts])
+    alone_mask = np.array([a for _, a in starts])
+    second = np.where(alone_mask, first, first + 1)
+    both = np.concatenate([beats[first], beats[second]], axis=1)
+    return pack(weight_beats(), {"beats": both, "two": ~alone_mask}, len(first))
 
 
 def _activations(params: TileParams, commands: Sequence[Multiply]) -> Words:
