@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pequin.config import TileConfig
 from pequin.errors import ConfigError
 from pequin.hbm.timing import HbmGeometry, HbmTiming
 
@@ -86,6 +87,17 @@ class HbmConfig:
             )
         _check(1 <= self.postpone <= 8, f"postpone must be 1 to 8 refreshes, not {self.postpone}")
         _check(self.path_ns >= 0, f"path_ns must not be negative, not {self.path_ns}")
+
+    @classmethod
+    def for_tile(cls, tile: TileConfig) -> HbmConfig:
+        """Return the channel of a tile: small windows and buffers for tiles of one or two columns.
+
+        The small ones fit an FPGA beside the array and keep the streaming bandwidth; random
+        accesses lose some.
+        """
+        if tile.columns > 2:
+            return cls()
+        return cls(requesters=2, read_window=6, write_window=3, write_beats=32, return_beats=128)
 
     def replace(self, **changes: Any) -> HbmConfig:
         """Return a copy with some fields changed."""

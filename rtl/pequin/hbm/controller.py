@@ -251,7 +251,12 @@ class HbmController(wiring.Component):
             kept.eq(Mux(writing, writes.kept, reads.kept) & (second.kind == RowKind.PRE)),
         ]
         with m.If(refresh.want_valid):
-            m.d.comb += [self._row.eq(refresh.want), refresh.taken.eq(1)]
+            m.d.comb += [
+                self._row.kind.eq(refresh.want_kind),
+                self._row.pair.eq(refresh.want_pair),
+                self._row.g.eq(refresh.want_g),
+                refresh.taken.eq(1),
+            ]
         with m.Elif(first_valid):
             m.d.comb += self._row.eq(first)
         with m.Elif(second_valid & ~kept):

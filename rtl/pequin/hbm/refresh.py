@@ -12,7 +12,6 @@ from pequin.hbm.config import HbmConfig
 from pequin.hbm.rules import Spacings
 from pequin.hbm.select import first_of
 from pequin.hbm.types import RefreshMode, RowKind
-from pequin.hbm.window import row_layout
 
 NEAR_CHUNKS = (8, 4, 3)
 """Chunks ahead of every stream that are spared, in the thirds of a refresh interval."""
@@ -47,7 +46,7 @@ class RefreshEngine(wiring.Component):
         Pairs that a run in a window is for.
     flags, can_ref, can_pre_all, can_ref_all
         From `BankState`.
-    want, want_valid, taken
+    want_kind, want_pair, want_g, want_valid, taken
         The row command asked for, and whether it is issued in this clock.
     blocked
         Pairs that must not be activated.
@@ -75,7 +74,9 @@ class RefreshEngine(wiring.Component):
                 "can_ref": In(config.geometry.banks),
                 "can_pre_all": In(1),
                 "can_ref_all": In(1),
-                "want": Out(row_layout(config)),
+                "want_kind": Out(RowKind),
+                "want_pair": Out(config.pair_bits),
+                "want_g": Out(1),
                 "want_valid": Out(1),
                 "taken": In(1),
                 "blocked": Out(pairs),
@@ -130,13 +131,13 @@ class RefreshEngine(wiring.Component):
             with m.State("CLOSE"):
                 m.d.comb += [self.busy.eq(1), closing.eq(1)]
                 with m.If(self.can_pre_all):
-                    m.d.comb += [self.want_valid.eq(1), self.want.kind.eq(RowKind.PRE_ALL)]
+                    m.d.comb += [self.want_valid.eq(1), self.want_kind.eq(RowKind.PRE_ALL)]
                     with m.If(self.taken):
                         m.next = "REFRESH"
             with m.State("REFRESH"):
                 m.d.comb += self.busy.eq(1)
                 with m.If(self.can_ref_all):
-                    m.d.comb += [self.want_valid.eq(1), self.want.kind.eq(RowKind.REF_ALL)]
+                    m.d.comb += [self.want_valid.eq(1), self.want_kind.eq(RowKind.REF_ALL)]
                     with m.If(self.taken):
                         m.d.sync += left.eq(left - 1)
                         with m.If(left == 1):
@@ -210,7 +211,7 @@ class RefreshEngine(wiring.Component):
             can_pre.eq(self.flags.can_pre.bit_select(banks, 1)),
             can_ref.eq(self.can_ref.bit_select(banks, 1)),
         ]
-        m.d.comb += [self.want.pair.eq(number), self.want.g.eq(half)]
+        m.d.comb += [self.want_pair.eq(number), self.want_g.eq(half)]
         with m.If(self._all_blocked):
             m.d.comb += self.blocked.eq((1 << pairs) - 1)
         with m.Elif(enabled):
@@ -238,9 +239,9 @@ class RefreshEngine(wiring.Component):
                 with m.If(waste):
                     m.next = "IDLE"
                 with m.Elif(active & ~skip_close):
-                    m.d.comb += [self.want_valid.eq(can_pre), self.want.kind.eq(RowKind.PRE)]
+                    m.d.comb += [self.want_valid.eq(can_pre), self.want_kind.eq(RowKind.PRE)]
                 with m.Else():
-                    m.d.comb += [self.want_valid.eq(can_ref), self.want.kind.eq(RowKind.REF_BANK)]
+                    m.d.comb += [self.want_valid.eq(can_ref), self.want_kind.eq(RowKind.REF_BANK)]
                     with m.If(can_ref & self.taken):
                         m.d.sync += half.eq(1)
                         with m.If(half):
