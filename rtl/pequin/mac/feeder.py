@@ -97,19 +97,20 @@ class Feeder(wiring.Component):
         self._scales = Signal(BEAT_BITS + 8 * (2 * GROUPS - 1))
         self._scale_at = Signal(range(CHUNK_BLOCKS))
         self._is_int8 = Signal()
+        self._need_scales = Signal()
         self._take_scales, self._take_payload, self._two = Signal(), Signal(), Signal()
         self._row_done, self._command_done = Signal(), Signal()
 
     def _decide(self, m: Module) -> None:
         """Choose what to take in this clock."""
         now = self._current
-        step, need_scales = Signal(), Signal()
+        step = Signal()
         m.d.comb += [
             self._is_int8.eq(now.format == WeightFormat.MXINT8),
             step.eq(self._active & self.advance & (self.level != 0)),
-            need_scales.eq(now.scaled & (self._chunk_left == 0)),
-            self._take_scales.eq(step & need_scales),
-            self._take_payload.eq(step & ~need_scales),
+            self._need_scales.eq(now.scaled & (self._chunk_left == 0)),
+            self._take_scales.eq(step & self._need_scales),
+            self._take_payload.eq(step & ~self._need_scales),
             self._two.eq(
                 now.paired
                 & ~self._block[0]
@@ -146,9 +147,10 @@ class Feeder(wiring.Component):
 
     def _advance_chunk(self, m: Module) -> None:
         """Keep the scales of the current chunk and the place in it."""
+        with m.If(self._need_scales):  # the last load before they are taken counts
+            m.d.sync += self._scales.eq(self.head[0])
         with m.If(self._take_scales):
             m.d.sync += [
-                self._scales.eq(self.head[0]),
                 self._scale_at.eq(0),
                 self._chunk_left.eq(Mux(self._is_int8, CHUNK_BLOCKS, CHUNK_BLOCKS // GROUPS)),
             ]
@@ -171,7 +173,7 @@ class Feeder(wiring.Component):
                 self.tag.first.eq(payload & (self._block == 0) & ~self._plane),
                 self.tag.last.eq(payload & self._row_done),
             ]
-        with m.If(payload):
+            # Without payload nothing is enabled, and what the rest holds does not matter.
             m.d.sync += [
                 self.even_beat.eq(self.head[0]),
                 self.odd_beat.eq(Mux(self._two, self.head[1], self.head[0])),

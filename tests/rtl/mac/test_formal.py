@@ -76,7 +76,7 @@ def window_proof(state, honest=True):
     inner = Fragment.get(dut, None)
     m.submodules.dut = inner
     held = [state(inner, f"held_{i}") for i in range(_HELD)]
-    count = state(inner, "count")
+    first, count = state(inner, "first"), state(inner, "count")
     sent, taken, watched = Signal(16), Signal(16), AnyConst(16)
     value = Signal(2 * WATCHED_BITS)
     accept, place = Signal(), Signal(16)
@@ -107,7 +107,7 @@ def window_proof(state, honest=True):
         Assert(dut.level == Mux(count < 2, count, 2)),
     ]
     for i in range(_HELD):
-        with m.If(inside & (place == i)):
+        with m.If(inside & ((first + place)[: len(first)] == i)):
             m.d.comb += Assert(ends(held[i]) == value)
     for i in range(2):
         with m.If(inside & (place == i) & (dut.level > i)):
