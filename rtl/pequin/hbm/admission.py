@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -201,14 +203,7 @@ class Admission(wiring.Component):
             self.new.as_value().eq(
                 one_hot_mux(self._grant, [p.as_value() for p in self._probes()])
             ),
-            self.push_data.eq(
-                Array(w.payload for w in self._write_streams())[
-                    Cat(
-                        Cat(self._grant[q] for q in range(len(fronts)) if q >> b & 1).any()
-                        for b in range(2)
-                    )
-                ]
-            ),
+            self.push_data.eq(one_hot_mux(self._grant, [w.payload for w in self._write_streams()])),
             self.push_read.eq(self._grant.any() & ~piece.write & ~piece.bad),
             self.push_write.eq(self._grant.any() & piece.write & ~piece.bad),
             self.refused.eq(self._grant.any() & piece.bad & piece.last),
@@ -224,10 +219,10 @@ class Admission(wiring.Component):
             one_hot_mux(self._grant, [seq for seq in self._seq]) + count - 1
         )
 
-    def _probes(self) -> list[Value]:
+    def _probes(self) -> list[Any]:
         return [self.probe[q] for q in range(self._config.requesters)]
 
-    def _write_streams(self) -> list[Value]:
+    def _write_streams(self) -> list[Any]:
         return [self.write_data[q] for q in range(self._config.requesters)]
 
     def _elaborate_numbers(self, m: Module, q: int) -> None:

@@ -211,7 +211,7 @@ class BankState(wiring.Component):
         write_slack = s.clocks("rcd_rd") - s.clocks("rcd_wr")
         slack = Mux(s.broken("rcd_wr"), write_slack + 1, write_slack)
         m.d.comb += [
-            self.flags.active[bank].eq(active),
+            self._active[bank].eq(active),
             self._refreshing[bank].eq(refreshing),
             self._to_act[bank].eq(to_act.any()),
             self._to_pre[bank].eq(to_pre.any()),
@@ -225,18 +225,18 @@ class BankState(wiring.Component):
         row, column = Signal(banks), Signal(banks)
         acts, refreshes, closes = (Signal(banks, name=n) for n in ("acts", "refs", "closes"))
         reads, writes = Signal(banks), Signal(banks)
+        for name in ("active", "refreshing", "to_act", "to_pre", "to_read", "to_write"):
+            setattr(self, f"_{name}", Signal(banks, name=name))
         m.d.comb += [
             row.eq(1 << Cat(self.row_g, self.row_pair)),
             column.eq(1 << Cat(self.col_g, self.col_pair)),
             acts.eq(Mux(self._act, row, 0)),
             refreshes.eq(Mux(self._ref, row, 0)),
-            closes.eq(Mux(self._pre, row, 0) | Mux(self._pre_all, self.flags.active, 0)),
+            closes.eq(Mux(self._pre, row, 0) | Mux(self._pre_all, self._active, 0)),
             reads.eq(Mux(self._rd, column, 0)),
             writes.eq(Mux(self._wr, column, 0)),
         ]
         self._row_here, self._column_here = (acts, refreshes, closes), (reads, writes)
-        for name in ("refreshing", "to_act", "to_pre", "to_read", "to_write"):
-            setattr(self, f"_{name}", Signal(banks, name=name))
 
     def _elaborate_flags(self, m: Module) -> None:
         """Join what each bank, its group and the channel allow."""
@@ -247,20 +247,24 @@ class BankState(wiring.Component):
             spread[name] = Signal(banks, name=f"spread_{name}")
             parts = [Cat(oks[2 * s], oks[2 * s + 1]).replicate(8) for s in range(groups // 2)]
             m.d.comb += spread[name].eq(Cat(parts))
-        active, flags, broken = self.flags.active, self.flags, self._spacings.broken
-        all_ref, closed, any_ref = Signal(), Signal(banks), Signal()
+        active, flags, broken = self._active, self.flags, self._spacings.broken
+        all_ref, any_ref = Signal(), Signal()
+        closed = Signal(banks)
+        self._can_pre = can_pre = Signal(banks)
         m.d.comb += [
             all_ref.eq(self._all_ref.any()),
             any_ref.eq(self._any_ref.any()),
             closed.eq(~active & ~self._to_act & ~all_ref.replicate(banks)),
             flags.refreshing.eq(self._refreshing | all_ref.replicate(banks)),
             flags.can_act.eq(closed & spread["act"] & self._faw_ok.replicate(banks)),
-            flags.can_pre.eq(active & ~self._to_pre),
+            can_pre.eq(active & ~self._to_pre),
+            flags.active.eq(active),
+            flags.can_pre.eq(can_pre),
             flags.opened.eq(active & ~self._to_read),
-            flags.can_read.eq(flags.opened & spread["rd"]),
+            flags.can_read.eq(active & ~self._to_read & spread["rd"]),
             flags.can_write.eq(active & ~self._to_write & spread["wr"]),
             self.can_ref.eq(
-                Mux(broken("ref_open") & ~all_ref, flags.can_pre | closed, closed)
+                Mux(broken("ref_open") & ~all_ref, can_pre | closed, closed)
                 & spread["act"]
                 & (self._faw_ok & ~any_ref).replicate(banks)
             ),
@@ -274,8 +278,8 @@ class BankState(wiring.Component):
 
     def _elaborate_totals(self, m: Module) -> None:
         """Conditions over all banks."""
-        waiting = self.flags.active & ~self.flags.can_pre
-        any_active = self.flags.active.any()
+        waiting = self._active & ~self._can_pre
+        any_active = self._active.any()
         closing = self._counter(m, "closing", self._spacings.longest("rc", "rfc_pb", "rp"))
         s = self._spacings
         with m.If(self._act):

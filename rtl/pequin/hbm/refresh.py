@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,7 +10,7 @@ from pequin.hbm.address import AddressMap
 from pequin.hbm.banks import flags_layout
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.rules import Spacings
-from pequin.hbm.select import first_of
+from pequin.hbm.select import first_of, indexed
 from pequin.hbm.types import RefreshMode, RowKind
 
 NEAR_CHUNKS = (8, 4, 3)
@@ -159,7 +159,7 @@ class RefreshEngine(wiring.Component):
         )
         tag, tag_valid = Signal(config.tag_bits), Signal()
         m.d.sync += [
-            tag.eq(Array(self.position)[stream] + step),
+            tag.eq(indexed([self.position[i] for i in range(streams)], stream) + step),
             tag_valid.eq(self._walk & self.position_valid.bit_select(stream, 1)),
         ]
         pair = AddressMap(config).pair(tag)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Signal, Value
 
 
 def first_of(m: Module, requests: Sequence[Value], name: str) -> Signal:
@@ -23,6 +23,16 @@ def first_of(m: Module, requests: Sequence[Value], name: str) -> Signal:
     vector = Signal(len(requests), name=f"{name}_requests")
     m.d.comb += vector.eq(Cat(requests))
     m.d.comb += chosen.eq(vector & (~vector + 1)[: len(requests)])
+    return chosen
+
+
+def indexed(values: Sequence[Value], index: Value) -> Value:
+    """Return the value of an index; indices past the end give the last one.
+
+    Every code of the index is covered, which keeps the generated case statements complete.
+    """
+    padded = [*values, *[values[-1]] * ((1 << len(index)) - len(values))]
+    chosen: Value = Array(padded)[index]
     return chosen
 
 

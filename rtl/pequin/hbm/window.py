@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.hbm.banks import FLAGS, flags_layout
 from pequin.hbm.config import HbmConfig
-from pequin.hbm.select import first_of, one_hot_mux
+from pequin.hbm.select import first_of, indexed, one_hot_mux
 from pequin.hbm.types import RowKind
 
 
@@ -157,7 +157,7 @@ class Window(wiring.Component):
         if self._write:
             return Const(1, 1)
         run, config = self._runs[i], self._config
-        head = Array(self.heads[q] for q in range(config.requesters))[run.requester]
+        head = indexed([self.heads[q] for q in range(config.requesters)], run.requester)
         ahead = Signal(config.seq_bits, name=f"ahead{i}")
         m.d.comb += ahead.eq(run.index - head)
         return ahead < config.return_beats
@@ -307,24 +307,26 @@ class Window(wiring.Component):
         order: list[Signal] = []
         for i in range(n):
             run = self._runs[i]
-            after: Any = Signal(run_layout(self._config), name=f"after{i}")
+            kept, after = (
+                Signal(run_layout(self._config), name=f"{name}{i}") for name in ("kept", "after")
+            )
             here = Signal(name=f"insert{i}")
-            m.d.comb += [here.eq(insert & (self.count == i)), after.eq(run)]
+            m.d.comb += [here.eq(insert & (self.count == i)), kept.eq(run)]
             with m.If(self.column_take & self._pick[i]):
                 m.d.comb += [
-                    after.beat.eq(run.beat + 1 + run.stride),
-                    after.index.eq(run.index + 1),
+                    kept.beat.eq(run.beat + 1 + run.stride),
+                    kept.index.eq(run.index + 1),
                 ]
             with m.If(joins & self._is_tail[i]):
-                m.d.comb += [after.end.eq(self.new.end), after.stride.eq(self._stride)]
+                m.d.comb += [kept.end.eq(self.new.end), kept.stride.eq(self._stride)]
             with m.If(here):
-                m.d.comb += after.eq(self.new)
-            self._follow_row(m, after)
+                m.d.comb += kept.eq(self.new)
+            self._follow_row(m, kept, after)
             nexts.append(after)
             valid.append(self._valid[i] | here)
-            for field, masks, kept in (("pair", rivals, self._rivals), ("tag", order, self._order)):
+            for field, masks, old in (("pair", rivals, self._rivals), ("tag", order, self._order)):
                 mask = Signal(max(1, i), name=f"same_{field}{i}")
-                m.d.comb += mask.eq(Mux(here, same[field][:i], kept[i]))
+                m.d.comb += mask.eq(Mux(here, same[field][:i], old[i]))
                 masks.append(mask)
         for i in range(n):
             last = i + 1 == n
@@ -348,15 +350,16 @@ class Window(wiring.Component):
         closed = Cat(Mux(gone[j], moved[j + 1], moved[j]) for j in range(i))
         m.d.sync += kept[i].eq(Mux(gone[i], closed, masks[i]))
 
-    def _follow_row(self, m: Module, run: data.View) -> None:
+    def _follow_row(self, m: Module, before: Any, after: Any) -> None:
         """Keep an entry's hit bits true to the row command of this clock."""
         row = self.row
+        m.d.comb += after.eq(before)
         for g in range(2):
-            here = (row.pair == run.pair) & (row.g == g)
+            here = (row.pair == before.pair) & (row.g == g)
             with m.If((row.kind == RowKind.ACT) & here):
-                m.d.comb += run.hit[g].eq(row.tag == run.tag)
+                m.d.comb += after.hit[g].eq(row.tag == before.tag)
             with m.If(((row.kind == RowKind.PRE) & here) | (row.kind == RowKind.PRE_ALL)):
-                m.d.comb += run.hit[g].eq(0)
+                m.d.comb += after.hit[g].eq(0)
 
     def _elaborate_status(self, m: Module) -> None:
         """Say what the rest of the controller wants to know."""
