@@ -218,7 +218,11 @@ def _sources_digest() -> str:
 
 
 def play(
-    config: HbmConfig, requests: Sequence[Iterable[Request]], options: PlayOptions
+    config: HbmConfig,
+    requests: Sequence[Iterable[Request]],
+    options: PlayOptions,
+    *,
+    design: Design | None = None,
 ) -> PlayResult:
     """Run requests through the simulated channel.
 
@@ -230,6 +234,8 @@ def play(
         For each port its requests; they are written to files one by one.
     options
         How to drive and what to record.
+    design
+        Another memory's bench with the same ports; the default is the channel's.
 
     Raises
     ------
@@ -238,7 +244,7 @@ def play(
     """
     if len(requests) > config.requesters:
         raise ConfigError(f"{len(requests)} request lists for {config.requesters} ports")
-    design = bench_design(config)
+    design = design or bench_design(config)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pequin-hbm-")))
         args = options.plusargs()
