@@ -61,9 +61,10 @@ def bandwidth_chart(lines: Sequence[Measured], directory: Path) -> list[Path]:
                 lw=2,
                 label="expected" if place == 0 else None,
             )
-        axes.text(100 * line.share + 1, place, f"{100 * line.share:.1f}", va="center", fontsize=8)
+        beside = 100 * max(line.share, line.pattern.expected or 0) + 1
+        axes.text(beside, place, f"{100 * line.share:.1f}", va="center", fontsize=8)
     axes.set_yticks(places, [f"{line.pattern.name} ({line.pattern.timing})" for line in lines])
-    axes.invert_yaxis()
+    axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(0, 108)
     axes.set_xlabel("share of peak bandwidth (%)")
     figure.suptitle("HBM channel: bandwidth by pattern", ha="left", x=0.01)
@@ -109,9 +110,11 @@ def latency_chart(points: Sequence[LoadPoint], timing: str, directory: Path) -> 
         transform=axes.get_xaxis_transform(),
     )
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_xlabel(f"achieved bandwidth (% of {preset.peak_gbps:g} GB/s)")
     axes.set_ylabel("request to data (ns)")
     axes.set_title(f"Random 32 B reads, {timing}: latency against load", loc="left")
     axes.grid(axis="y", which="both", color="#e3e7eb", lw=0.5)
-    axes.legend(frameon=False, loc="upper left")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return _save(figure, directory / "hbm-latency")
