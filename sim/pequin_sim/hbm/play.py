@@ -244,7 +244,6 @@ def play(
     """
     if len(requests) > config.requesters:
         raise ConfigError(f"{len(requests)} request lists for {config.requesters} ports")
-    design = design or bench_design(config)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pequin-hbm-")))
         args = options.plusargs()
@@ -252,6 +251,7 @@ def play(
             path = directory / f"port{port}"
             write_requests(path, lines)
             args.append(f"+port{port}={path}")
+        design = design or bench_design(config)
         result = directory / "result"
         args.append(f"+result={result}")
         order: dict[str, Any] = {}
