@@ -53,11 +53,17 @@ class Measured:
         return self.result.share
 
     @property
+    def unfairness(self) -> float:
+        """Largest difference between the ports' shares, relative to the largest."""
+        shares = port_shares(self.result)
+        return (max(shares) - min(shares)) / max(shares) if shares else 0.0
+
+    @property
     def passed(self) -> bool | None:
         """Whether the share is where it should be; None for a pattern that is only measured."""
         flags = self.result.flags
         broken = bool(self.violations) or any(flags[n] for n in ("hung", "fault", "late"))
-        if broken:
+        if broken or self.unfairness > (self.pattern.fair or 1.0):
             return False
         if self.pattern.expected is None:
             return None
@@ -86,10 +92,10 @@ class Measured:
 
 
 def port_shares(result: PlayResult) -> list[float]:
-    """Return each active port's part of the beats moved while counting."""
-    beats = [port.beats_read + port.beats_written for port in result.ports]
+    """Return the part of the beats moved while counting of each port that had a request."""
+    beats = [port.beats_read + port.beats_written for port in result.ports if port.first]
     total = sum(beats) or 1
-    return [count / total for count in beats if count]
+    return [count / total for count in beats]
 
 
 def config_for(timing: str, base: HbmConfig | None = None) -> HbmConfig:

@@ -42,6 +42,8 @@ class Pattern:
         Where the expectation comes from.
     arithmetic
         The closed form with its numbers, or the reference's values.
+    fair
+        Largest difference between the ports' shares, relative to the largest; None: any.
     options
         How it is driven; `warm` and `stop` are filled in.
     """
@@ -54,6 +56,7 @@ class Pattern:
     arithmetic: str
     low: float = 0.0
     high: float = 1.0
+    fair: float | None = None
     options: PlayOptions = field(default_factory=PlayOptions)
 
     def window(self) -> tuple[int, int]:
@@ -147,107 +150,107 @@ def _readers(starts: list[int]) -> Build:
     return lambda beats: [long_reads(beats // 2, start) for start in starts]
 
 
+REFERENCE = "hbm4-10g"
+ORACLE = "hbm4-8g"
+
+
 def reference_patterns() -> list[Pattern]:
     """Return the patterns at 10 Gb/s, against closed forms and this project's own targets."""
-    name, t = "hbm4-10g", HbmTiming.preset("hbm4-10g")
-    drained = closed_forms.all_bank_refresh(t)
-    stream = one_port(long_reads)
-    patterns = [
-        Pattern(
-            name="stream",
-            timing=name,
-            build=stream,
-            expected=1.0,
-            low=0.995,
-            source="closed form",
-            arithmetic="one beat a clock",
-        ),
-        Pattern(
-            name="stream-all-bank",
-            timing=name,
-            build=stream,
-            expected=drained.value,
-            low=0.87,
-            source="closed form",
-            arithmetic=drained.arithmetic,
-            options=PlayOptions(refresh="all-bank"),
-        ),
-        Pattern(
-            name="stream-per-bank",
-            timing=name,
-            build=stream,
-            expected=1.0,
-            low=0.98,
-            source="closed form",
-            arithmetic="refresh hidden: one beat a clock",
-            options=PlayOptions(refresh="per-bank"),
-        ),
-    ]
-    for count in (1, 2, 3, 4, 8):
-        form = closed_forms.bursts_per_row(t, count)
-        reference = {1: 0.211, 2: 0.421, 3: 0.631, 4: 0.841, 8: 0.999}[count]
-        patterns.append(
-            Pattern(
-                name=f"bursts-{count}",
-                timing=name,
-                expected=reference,
-                build=one_port(bursts, count),
-                low=reference - 0.01,
-                high=min(1.0, reference + 0.01),
-                source="Ramulator 2; closed form",
-                arithmetic=form.arithmetic,
-            )
-        )
-    unrelated = [0, STORE_BEATS // 3 // CHUNK * CHUNK + 17, STORE_BEATS * 2 // 3 + 5 * CHUNK]
-    patterns.append(
-        Pattern(
-            name="readers-unrelated",
-            timing=name,
-            build=_readers(unrelated),
-            expected=1.0,
-            low=0.95,
-            source="target",
-            arithmetic="three readers, one beat a clock in total",
-        )
-    )
-    patterns.append(
-        Pattern(
-            name="readers-same-bank",
-            timing=name,
-            build=_readers(same_bank_starts()),
-            expected=None,
-            source="measured",
-            arithmetic="three readers starting in one bank",
-        )
-    )
-    for percent, low in ((90, 0.88), (75, 0.72), (50, 0.65)):
-        form = closed_forms.mix(t, percent, 64)
-        patterns.append(
-            Pattern(
-                name=f"reads-{percent}",
-                timing=name,
-                build=one_port(mixed_streams, percent),
-                expected=form.value,
-                low=low,
-                source="closed form, 64-beat batches",
-                arithmetic=form.arithmetic,
-                options=PlayOptions(refresh="per-bank"),
-            )
-        )
-    form = closed_forms.bursts_per_row(t, 1)
-    patterns.append(
+    timing = HbmTiming.preset(REFERENCE)
+    window = closed_forms.bursts_per_row(timing, 1)
+    return [
+        *_streams(timing),
+        *_bursts(timing),
+        *_three_readers(),
+        *_mixes(timing),
         Pattern(
             name="random",
-            timing=name,
+            timing=REFERENCE,
             build=one_port(random_beats),
-            expected=form.value,
-            low=0.97 * form.value,
+            expected=window.value,
+            low=0.97 * window.value,
             source="activate-window bound",
-            arithmetic=form.arithmetic,
+            arithmetic=window.arithmetic,
             options=PlayOptions(outstanding=64),
+        ),
+    ]
+
+
+def _streams(timing: HbmTiming) -> Iterator[Pattern]:
+    """Yield one reader under each refresh policy."""
+    drained = closed_forms.all_bank_refresh(timing)
+    full = closed_forms.Form(1.0, "one beat a clock")
+    hidden = closed_forms.Form(1.0, "refresh hidden: one beat a clock")
+    for name, form, low, refresh in (
+        ("stream", full, 0.995, "none"),
+        ("stream-all-bank", drained, 0.87, "all-bank"),
+        ("stream-per-bank", hidden, 0.98, "per-bank"),
+    ):
+        yield Pattern(
+            name=name,
+            timing=REFERENCE,
+            build=one_port(long_reads),
+            expected=form.value,
+            low=low,
+            source="closed form",
+            arithmetic=form.arithmetic,
+            options=PlayOptions(refresh=refresh),
         )
+
+
+def _bursts(timing: HbmTiming) -> Iterator[Pattern]:
+    """Yield a few beats of each newly activated row, against an independent simulator."""
+    for count, share in ((1, 0.211), (2, 0.421), (3, 0.631), (4, 0.841), (8, 0.999)):
+        yield Pattern(
+            name=f"bursts-{count}",
+            timing=REFERENCE,
+            build=one_port(bursts, count),
+            expected=share,
+            low=share - 0.01,
+            high=min(1.0, share + 0.01),
+            source="Ramulator 2; closed form",
+            arithmetic=closed_forms.bursts_per_row(timing, count).arithmetic,
+        )
+
+
+def _three_readers() -> Iterator[Pattern]:
+    """Yield three concurrent sequential readers, at unrelated places and starting in one bank."""
+    unrelated = [0, STORE_BEATS // 3 // CHUNK * CHUNK + 17, STORE_BEATS * 2 // 3 + 5 * CHUNK]
+    yield Pattern(
+        name="readers-unrelated",
+        timing=REFERENCE,
+        build=_readers(unrelated),
+        expected=1.0,
+        low=0.95,
+        fair=0.02,
+        source="target",
+        arithmetic="three readers, one beat a clock in total",
     )
-    return patterns
+    yield Pattern(
+        name="readers-same-bank",
+        timing=REFERENCE,
+        build=_readers(same_bank_starts()),
+        expected=None,
+        fair=0.02,
+        source="measured",
+        arithmetic="three readers starting in one bank",
+    )
+
+
+def _mixes(timing: HbmTiming) -> Iterator[Pattern]:
+    """Yield reads and writes of one requester at three ratios."""
+    for percent, low in ((90, 0.88), (75, 0.72), (50, 0.65)):
+        form = closed_forms.mix(timing, percent, 64)
+        yield Pattern(
+            name=f"reads-{percent}",
+            timing=REFERENCE,
+            build=one_port(mixed_streams, percent),
+            expected=form.value,
+            low=low,
+            source="closed form, 64-beat batches",
+            arithmetic=form.arithmetic,
+            options=PlayOptions(refresh="per-bank"),
+        )
 
 
 BANDS = {"single": 0.03, "sequential": 0.07, "mixed": 0.15}
@@ -256,67 +259,26 @@ BANDS = {"single": 0.03, "sequential": 0.07, "mixed": 0.15}
 
 def oracle_patterns() -> list[Pattern]:
     """Return the patterns at 8 Gb/s, against the two independent simulators."""
-    sixty_four = PlayOptions(outstanding=64)
-    all_bank = PlayOptions(outstanding=64, refresh="all-bank")
-    per_bank = PlayOptions(outstanding=64, refresh="per-bank")
-    table: list[tuple[str, Build, list[float], str, PlayOptions]] = [
-        (
-            "stream-interleaved",
-            one_port(single_beats),
-            [0.9997, 0.9588],
-            "sequential",
-            sixty_four,
-        ),
-        (
-            "stream-row-first",
-            one_port(single_beats, row_first),
-            [0.9917, 0.9277],
-            "",
-            sixty_four,
-        ),
-        ("random-32b", one_port(random_beats), [0.2666, 0.2657], "single", sixty_four),
-        ("random-64b", one_port(random_beats, run=2), [0.5252, 0.5283], "single", sixty_four),
-        ("reads-writes-2-1", one_port(two_to_one), [0.8351, 0.8789], "mixed", sixty_four),
-        (
-            "stream-all-bank-8g",
-            one_port(single_beats),
-            [0.8874, 0.855],
-            "sequential",
-            all_bank,
-        ),
-        ("stream-per-bank-8g", one_port(single_beats), [0.8664], "sequential", per_bank),
+    singles = one_port(single_beats)
+    table: list[tuple[str, Build, list[float], str, str]] = [
+        ("stream-interleaved", singles, [0.9997, 0.9588], "sequential", "none"),
+        ("stream-row-first", one_port(single_beats, row_first), [0.9917, 0.9277], "", "none"),
+        ("random-32b", one_port(random_beats), [0.2666, 0.2657], "single", "none"),
+        ("random-64b", one_port(random_beats, run=2), [0.5252, 0.5283], "single", "none"),
+        ("reads-writes-2-1", one_port(two_to_one), [0.8351, 0.8789], "mixed", "none"),
+        ("stream-all-bank-8g", singles, [0.8874, 0.855], "sequential", "all-bank"),
+        ("stream-per-bank-8g", singles, [0.8664], "sequential", "per-bank"),
     ]
-    patterns = []
-    for name, build, values, band, options in table:
-        spread = BANDS.get(band)
-        low, high = min(values), max(values)
-        patterns.append(
-            Pattern(
-                name=name,
-                timing="hbm4-8g",
-                build=build,
-                expected=low if band else None,
-                low=low * (1 - spread) if spread else 0.0,
-                source="Ramulator 2.1, DRAMsim3" if band else "measured",
-                arithmetic=" / ".join(f"{100 * v:.2f} %" for v in values)
-                + (
-                    f", band {100 * spread:.0f} %: {100 * low * (1 - spread):.2f} to "
-                    f"{100 * min(1, high * (1 + spread)):.2f} %"
-                    if spread
-                    else ""
-                ),
-                options=options,
-            )
-        )
-    t = HbmTiming.preset("hbm4-8g")
+    patterns = [_against_oracle(*line) for line in table]
+    timing = HbmTiming.preset(ORACLE)
     for requests, value in ((8, 0.685), (16, 0.75), (32, 0.921), (64, 0.999), (96, None)):
-        bound = closed_forms.outstanding(t, requests, CONTROLLER_CLOCKS)
+        bound = closed_forms.outstanding(timing, requests, CONTROLLER_CLOCKS)
         reference = "" if value is None else f"; Ramulator 2.1: {100 * value:.1f} %"
         patterns.append(
             Pattern(
                 name=f"outstanding-{requests}",
-                timing="hbm4-8g",
-                build=one_port(single_beats),
+                timing=ORACLE,
+                build=singles,
                 expected=None,
                 source="measured",
                 arithmetic=f"{bound.arithmetic} = {100 * bound.value:.1f} %{reference}",
@@ -324,3 +286,26 @@ def oracle_patterns() -> list[Pattern]:
             )
         )
     return patterns
+
+
+def _against_oracle(
+    name: str, build: Build, values: list[float], band: str, refresh: str
+) -> Pattern:
+    """Return a pattern judged by the simulators' values and the band of its class."""
+    arithmetic = " / ".join(f"{100 * value:.2f} %" for value in values)
+    low, expected = 0.0, None
+    if band:
+        spread, expected = BANDS[band], min(values)
+        low = expected * (1 - spread)
+        high = min(1.0, max(values) * (1 + spread))
+        arithmetic += f", band {100 * spread:.0f} %: {100 * low:.2f} to {100 * high:.2f} %"
+    return Pattern(
+        name=name,
+        timing=ORACLE,
+        build=build,
+        expected=expected,
+        low=low,
+        source="Ramulator 2.1, DRAMsim3" if band else "measured",
+        arithmetic=arithmetic,
+        options=PlayOptions(outstanding=64, refresh=refresh),
+    )
