@@ -296,6 +296,7 @@ LINT_WAIVERS = {
     "WIDTHEXPAND": "operands of unequal width are extended by the operator, as Amaranth means it",
     "WIDTHTRUNC": "a bit select by a variable is written as a shift, a test for zero as '!'",
     "ASCRANGE": "a field of no bits, such as an index into one entry, is declared as [-1:0]",
+    "CASEINCOMPLETE": "codes that are no state of a machine keep the values assigned before",
 }
 """Verilator warnings that generated code raises by construction, each with its reason."""
 
