@@ -1,0 +1,96 @@
+"""The binary32 format and helpers that several units share."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data
+
+CANONICAL_NAN = 0x7FC00000
+"""Bits of the one NaN that arithmetic produces."""
+
+INFINITY = 0x7F800000
+"""Bits of plus infinity."""
+
+BIAS = 127
+"""Exponent field of 1.0."""
+
+ONE = 0x3F800000
+"""Bits of 1.0."""
+
+MINUS_ZERO = 0x80000000
+"""Bits of -0.0, which leaves every value as it is when added."""
+
+
+class Float32(data.Struct):
+    """IEEE-754 binary32.
+
+    Members
+    -------
+    fraction
+        Bits below the hidden one.
+    exponent
+        Bias 127; 0 counts as zero whatever the fraction (subnormals are flushed).
+    sign
+        1 is negative.
+    """
+
+    fraction: 23
+    exponent: 8
+    sign: 1
+
+    @property
+    def is_zero(self) -> Value:
+        """1 for zeros and subnormals, combinational."""
+        return self.exponent == 0
+
+    @property
+    def is_nan(self) -> Value:
+        """1 for every NaN, combinational."""
+        return (self.exponent == 0xFF) & self.fraction.any()
+
+    @property
+    def is_infinite(self) -> Value:
+        """1 for both infinities, combinational."""
+        return (self.exponent == 0xFF) & ~self.fraction.any()
+
+    @property
+    def is_finite(self) -> Value:
+        """0 for NaN and infinity, combinational."""
+        return self.exponent != 0xFF
+
+    @property
+    def significand(self) -> Value:
+        """24 bits with the hidden one; 0 for zeros, combinational."""
+        hidden = self.exponent != 0
+        return Cat(self.fraction & hidden.replicate(23), hidden)
+
+
+def pack(sign: Value, exponent: Value, fraction: Value) -> Value:
+    """Join the fields of a Float32 to 32 bits."""
+    return Cat(fraction[:23], exponent[:8], sign)
+
+
+def leading_zeros(value: Value) -> Value:
+    """Count the zeros above the highest one by halving; `len(value)` must be a power of two.
+
+    A value of zero gives `len(value)` - 1.
+    """
+    width = len(value)
+    if width == 1:
+        return Const(0, 0)
+    half = width // 2
+    high, low = value[half:], value[:half]
+    empty = ~high.any()
+    return Cat(leading_zeros(Mux(empty, low, high)[:half]), empty)
+
+
+def named(m: Module, name: str, value: Value) -> Signal:
+    """Give a combinational value a name and its own wire."""
+    signal = Signal(value.shape(), name=name)
+    m.d.comb += signal.eq(value)
+    return signal
+
+
+def registered(m: Module, name: str, value: Value) -> Signal:
+    """Register a value for one clock, without reset."""
+    signal = Signal(value.shape(), name=name, reset_less=True)
+    m.d.sync += signal.eq(value)
+    return signal
