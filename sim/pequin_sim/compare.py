@@ -75,7 +75,7 @@ def _show(value: np.generic) -> str:
     """Format one value: hexadecimal bits, then the value a person reads."""
     if value.dtype.kind == "f":
         bits = int(_bits(np.asarray(value))[()])
-        return f"0x{bits:0{2 * value.dtype.itemsize}x} ({value})"
+        return f"0x{bits:0{2 * value.dtype.itemsize}x} ({value!s})"
     number = int(value)
     if number < 0:
         return f"{number} (0x{number & ((1 << 8 * value.dtype.itemsize) - 1):x})"

@@ -156,7 +156,8 @@ def _find_verilator(search_path: str, _python: str) -> Verilator:
     # saves the script's search for it.
     program = root / "bin" / "verilator_bin"
     env = {**os.environ, "VERILATOR_ROOT": str(root)}
-    version = run_tool([program, "--version"], env=env).strip()
+    revision = run_tool([program, "--version"], env=env).strip()
+    version = f"{importlib.metadata.version('verilator')} ({revision})"
     return Verilator(
         Tool("verilator", version, program, "Python package verilator"),
         root,
@@ -199,6 +200,28 @@ def find_compiler() -> Tool:
 def find_build_tools() -> list[Tool]:
     """Return g++, make and perl; raises `ToolError` for the first that is missing."""
     return [find_program(name, SYSTEM_FIX) for name in ("g++", "make", "perl")]
+
+
+def require_fst_headers() -> None:
+    """Check what Verilator's FST writer needs from the system.
+
+    Raises
+    ------
+    ToolError
+        The headers of zlib or lz4 are missing.
+    """
+    done = subprocess.run(
+        [str(find_compiler().path), "-fsyntax-only", "-x", "c++", "-"],
+        input="#include <zlib.h>\n#include <lz4.h>\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ToolError(
+            "FST waveforms need the headers of zlib and lz4: apt-get install zlib1g-dev "
+            "liblz4-dev, or write a .vcd file"
+        )
 
 
 def find_icarus() -> Tool:

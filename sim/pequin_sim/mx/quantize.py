@@ -61,8 +61,8 @@ def quantize(
     Raises
     ------
     InputError
-        A shape, type, name or plane count is wrong, or a value is NaN or infinite (the message
-        names its row and column).
+        A shape, type, name or plane count is wrong, or a value is NaN, infinite or beyond
+        the float32 range (the message names its row and column).
     """
     values = _matrix(x, "weights")
     fmt, rule = Format.parse(fmt), _parse_rule(rule)
@@ -206,11 +206,11 @@ def _matrix(x: npt.ArrayLike, what: str) -> npt.NDArray[np.generic]:
 
 
 def _reject_non_finite(values: npt.NDArray[np.generic]) -> None:
-    finite = np.isfinite(values)
-    if not finite.all():
-        places = np.argwhere(~finite)
-        row, column = places[0]
+    good = np.abs(values) <= np.finfo(np.float32).max if values.dtype.kind == "f" else np.True_
+    if not np.all(good):
+        row, column = np.argwhere(~good)[0]
         raise InputError(
             f"weights: row {row}, column {column} is {values[row, column]}; MX weights must be "
-            f"finite ({len(places)} of {values.size} values are not)"
+            f"finite and in the float32 range ({np.count_nonzero(~good)} of {values.size} values "
+            "are not)"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,11 +91,14 @@ class MxTensor:
 
     @classmethod
     def single(cls, fmt: Format | str, elements: npt.ArrayLike, scales: npt.ArrayLike) -> MxTensor:
-        """Return a one-plane matrix from elements [rows, K] and scales [rows, K / 32]."""
+        """Return a one-plane matrix from elements [rows, K] and scales [rows, K / 32].
+
+        Any whole numbers in range are accepted; see the class for the rest.
+        """
         return cls(
             Format.parse(fmt),
-            np.asarray(elements).astype(np.int8)[np.newaxis],
-            np.asarray(scales).astype(np.uint8)[np.newaxis],
+            _narrow(elements, np.dtype(np.int8), "elements")[np.newaxis],
+            _narrow(scales, np.dtype(np.uint8), "scales")[np.newaxis],
         )
 
     @property
@@ -120,6 +124,17 @@ class MxTensor:
     def integers(self) -> npt.NDArray[np.int8]:
         """Return the elements as the integers of the dot product: 2 * value, or 64 * value."""
         return e2m1_integers(self.elements) if self.fmt is Format.MXFP4 else self.elements
+
+
+def _narrow(x: npt.ArrayLike, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Convert whole numbers to a narrower type, refusing what would wrap."""
+    wide = np.asarray(x)
+    with np.errstate(invalid="ignore"):
+        narrow = wide.astype(dtype)
+    if np.any(narrow != wide):
+        info = np.iinfo(dtype)
+        raise InputError(f"{what} must be integers {info.min} to {info.max}")
+    return narrow
 
 
 def check_k(k: int) -> None:

@@ -115,8 +115,11 @@ def _locate(design: Design, path: str) -> tuple[str, str]:
 class LeanVerilator(cocotb_tools.runner.Verilator):
     """cocotb's Verilator runner without `--public-flat-rw`, and with our main program."""
 
-    def __init__(self, verilator: toolchain.Verilator | None = None) -> None:
+    def __init__(
+        self, verilator: toolchain.Verilator | None = None, root: Path | None = None
+    ) -> None:
         self._verilator = verilator
+        self._root = root
         super().__init__()
 
     def _simulator_in_path_build_only(self) -> None:
@@ -142,7 +145,43 @@ class LeanVerilator(cocotb_tools.runner.Verilator):
             self.env.pop(name, None)
 
     def _execute(self, cmds: Sequence[Sequence[str]], cwd: Any) -> None:
-        run_logged(cmds, Path(cwd), self.env, Path(cwd) / "build.log")
+        """Verilate, find or compile Verilator's run-time library, then compile the model."""
+        assert self._root is not None
+        directory = Path(cwd)
+        verilate, make = cmds
+        run_logged([verilate], directory, self.env, directory / "verilate.log")
+        library = self._runtime_library(directory, make)
+        make = [*make, "VM_GLOBAL_FAST=", "VM_GLOBAL_SLOW=", f"USER_LDLIBS={library}"]
+        run_logged([make], directory, self.env, directory / "build.log")
+
+    def _runtime_library(self, directory: Path, make: Sequence[str]) -> Path:
+        """Return an archive of Verilator's run-time library; builds with equal flags share it."""
+        assert self._root is not None
+        assert self._verilator is not None
+        classes = (directory / "Vtop_classes.mk").read_text()
+        settings = [line for line in classes.splitlines() if re.match(r"VM_\w+ = \d", line)]
+        found = re.search(r"^VM_GLOBAL_FAST \+= \\\n((?:  \w+ \\\n)*)", classes, re.M)
+        units = re.findall(r"\w+", found[1]) if found else []
+        key = cache.digest(
+            {
+                "settings": settings,
+                "units": units,
+                "makefile": (directory / "Vtop.mk").read_text().replace(str(directory), "."),
+                "make": [word.replace(str(directory), ".") for word in make],
+                "tools": tool_versions(self._verilator),
+            }
+        )
+
+        def build(target: Path) -> None:
+            for name in ("Vtop.mk", "Vtop_classes.mk"):
+                shutil.copy(directory / name, target)
+            objects = [f"{unit}.o" for unit in units]
+            command = [str(target) if word == str(directory) else word for word in make]
+            archive = ["ar", "rcs", "libverilated.a", *objects]
+            run_logged([[*command, *objects], archive], target, self.env, target / "build.log")
+            _keep_only(target, {"libverilated.a", "build.log"})
+
+        return cache.obtain(self._root, f"runtime-{key}", build)[0] / "libverilated.a"
 
 
 class QuietIcarus(cocotb_tools.runner.Icarus):
@@ -173,6 +212,17 @@ def _first_error(text: str) -> str:
     return (wanted or lines or ["no message"])[0]
 
 
+def tool_versions(verilator: toolchain.Verilator) -> list[str]:
+    """Return what a compiled simulation depends on: tools, their versions and places."""
+    return [
+        verilator.tool.version,
+        str(verilator.root),
+        *(tool.version for tool in toolchain.find_build_tools()),
+        metadata.version("cocotb"),
+        str(cocotb_tools.config.libs_dir),
+    ]
+
+
 @functools.lru_cache(maxsize=1)
 def _main_program() -> str:
     return (resources.files("pequin_sim") / "runner" / "main.cpp").read_text(encoding="utf-8")
@@ -189,7 +239,8 @@ def build_verilator(
 ) -> Build:
     """Build with Verilator, or find the build in the cache."""
     verilator = toolchain.find_verilator()
-    tools = toolchain.find_build_tools()
+    if trace == "fst":
+        toolchain.require_fst_headers()
     control = control_file(design, public)
     flags = [*VERILATOR_FLAGS, *(TRACE_FLAGS[trace] if trace else ()), *build_args]
     key = cache.digest(
@@ -202,8 +253,7 @@ def build_verilator(
             "main": _main_program(),
             "flags": flags,
             "optimization": OPTIMIZATION,
-            "tools": [verilator.tool.version, str(verilator.root), *(t.version for t in tools)],
-            "cocotb": [metadata.version("cocotb"), str(cocotb_tools.config.libs_dir)],
+            "tools": tool_versions(verilator),
         }
     )
 
@@ -212,7 +262,7 @@ def build_verilator(
         source.write_text(design.verilog, encoding="utf-8")
         vlt.write_text(control, encoding="utf-8")
         (directory / "main.cpp").write_text(_main_program(), encoding="utf-8")
-        LeanVerilator(verilator).build(
+        LeanVerilator(verilator, root).build(
             sources=[vlt, source],
             hdl_toplevel=design.top,
             build_args=flags,
