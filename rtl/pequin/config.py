@@ -60,6 +60,9 @@ class TileConfig:
         Entries of each vector's running top-k register; 1 keeps the arg-max only.
     index_bits
         Width of a row index (bits); 18 covers a vocabulary of 262,144.
+    lane_pack
+        Bit distance of the two rows that share a multiplier: 13 for 18 x 18 bit multipliers
+        (ECP5), 18 or more for wider ones (27 x 18) and for simulation.
     lanes
         fp32 lanes of the vector unit; a power of two up to 32, at least `drain_lanes`.
     vector_elements
@@ -79,6 +82,7 @@ class TileConfig:
     drain_lanes: int = 8
     top_k: int = 8
     index_bits: int = 18
+    lane_pack: int = 18
     lanes: int = 16
     vector_elements: int = 1 << 18
     scalars: int = 256
@@ -105,7 +109,17 @@ class TileConfig:
 PRESETS: dict[str, dict[str, Any]] = {
     "ref": {},
     "wide": {"columns": 64, "drain_lanes": 16, "lanes": 32},
-    "fpga": {"columns": 2, "drain_lanes": 1, "top_k": 4, "pipelined": True, "clock_ghz": 0.08},
+    "fpga": {
+        "columns": 2,
+        "drain_lanes": 1,
+        "top_k": 4,
+        "lane_pack": 13,
+        "lanes": 2,
+        "vector_elements": 1 << 12,
+        "scalars": 32,
+        "pipelined": True,
+        "clock_ghz": 0.08,
+    },
     "tiny": {
         "columns": 2,
         "max_k": 256,
@@ -169,12 +183,21 @@ class TileParams:
             _power_of_two(c.scalars) and 4 <= c.scalars <= 1 << 12,
             f"scalars must be a power of two from 4 to {1 << 12}, not {c.scalars}",
         )
+        _check(
+            13 <= c.lane_pack <= 24,
+            f"lane_pack must be 13 (8 + 5 product bits) to 24, not {c.lane_pack}",
+        )
         _check(c.clock_ghz > 0, f"clock_ghz must be positive, not {c.clock_ghz}")
 
     @property
     def max_blocks(self) -> int:
         """Blocks of one column in a row of `max_k` elements (one plane)."""
         return self.config.max_k // BLOCK
+
+    @property
+    def pack(self) -> int:
+        """Bit distance of the two rows that share a multiplier."""
+        return self.config.lane_pack
 
     @property
     def guard_bits(self) -> int:

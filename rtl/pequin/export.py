@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from amaranth.back import verilog as _verilog
-from amaranth.hdl import Shape, ShapeCastable, Value
+from amaranth.hdl import Const, Shape, ShapeCastable, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import data, wiring
 
@@ -177,7 +177,7 @@ def _members(component: wiring.Component) -> Iterator[tuple[Port, Value]]:
     streams = {path: True for path in _stream_paths(signature)}
     for path, member, port in signature.flatten(component):
         value = Value.cast(port)
-        if not len(value):
+        if not len(value) or isinstance(value, Const):  # an always-ready stream's constant
             continue
         stream = path[:-1] if path[:-1] in streams else None
         yield (

@@ -1,5 +1,8 @@
 """Microscaling (MX) number formats as Amaranth shapes, after the OCP specification v1.0."""
 
+# A Struct's annotations are shapes, which are values rather than types.
+# mypy: disable-error-code="valid-type"
+
 from amaranth.hdl import Cat, Mux, Value, signed
 from amaranth.lib import data
 

@@ -1,0 +1,94 @@
+"""From the bytes of a beat to multiplier operands."""
+
+from amaranth import Array, Cat, Const, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from pequin.config import BLOCK
+from pequin.errors import ConfigError
+from pequin.mac.arith import balanced_sum
+from pequin.mac.types import BEAT_BITS, GROUPS, WeightFormat, WeightOperands
+
+WEIGHT_OFFSET = 16
+"""Added to a lane's signed operand (-12..15) to make it non-negative."""
+
+OPERAND_BITS = 5
+
+_E2M1_TWICE = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
+"""Twice the value of every E2M1 code (OCP Microscaling Formats v1.0, table of E2M1 values)."""
+
+
+def operand_bits(pack: int) -> int:
+    """Return the width of a packed operand: group 1 above bit `pack`, group 0 below."""
+    return pack + OPERAND_BITS
+
+
+class LaneDecode(wiring.Component):
+    """Decode a beat into 32 packed operands, two rows (or nibbles) in each.
+
+    Operand i is (g1 + 16) * 2**pack + (g0 + 16). MXFP4: g0 and g1 are twice the E2M1 values of
+    element i of the even and of the odd row; the even row is bytes 0 to 15, an even element the
+    low nibble. MXINT8: g0 is element i's signed high nibble, g1 its unsigned low nibble.
+
+    Timing: combinational.
+
+    Parameters
+    ----------
+    pack
+        Bit position of group 1; at least 13, so that products by 8 bits do not overlap.
+
+    Members
+    -------
+    beat : In(256)
+    format : In(WeightFormat)
+    operands : Out(WeightOperands(pack + 5))
+        The operands and, per group, the sum of the 32 offset values.
+
+    Raises
+    ------
+    ConfigError
+        `pack` is below 13.
+    """
+
+    def __init__(self, *, pack: int) -> None:
+        if pack < 13:
+            raise ConfigError(f"pack must be at least 13 (8 + 5 product bits), not {pack}")
+        self._pack = pack
+        super().__init__(
+            {
+                "beat": In(BEAT_BITS),
+                "format": In(WeightFormat),
+                "operands": Out(WeightOperands(operand_bits(pack))),
+            }
+        )
+
+    @property
+    def pack(self) -> int:
+        """Bit position of group 1 in an operand."""
+        return self._pack
+
+    def elaborate(self, platform: object) -> Module:
+        """Describe the hardware."""
+        m = Module()
+        table = Array(Const(twice + WEIGHT_OFFSET, OPERAND_BITS) for twice in _E2M1_TWICE)
+        lanes: list[list[Signal]] = [[], []]
+        for i in range(BLOCK):
+            pair = [Signal(OPERAND_BITS, name=f"lane_{i}_{g}") for g in range(GROUPS)]
+            byte = self.beat.word_select(i, 8)
+            with m.If(self.format == WeightFormat.MXINT8):
+                m.d.comb += [
+                    pair[0].eq(byte[4:8].as_signed() + WEIGHT_OFFSET),
+                    pair[1].eq(byte[0:4] + WEIGHT_OFFSET),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    pair[g].eq(table[self.beat.word_select(g * BLOCK + i, 4)])
+                    for g in range(GROUPS)
+                ]
+            gap = Const(0, self._pack - OPERAND_BITS)
+            m.d.comb += self.operands.lanes[i].eq(Cat(pair[0], gap, pair[1]))
+            for g in range(GROUPS):
+                lanes[g].append(pair[g])
+        for g in range(GROUPS):
+            m.d.comb += self.operands.totals[g].eq(balanced_sum(lanes[g]))
+        return m

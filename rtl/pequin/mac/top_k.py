@@ -1,0 +1,170 @@
+"""Running top-k registers: the largest results of every vector and their rows."""
+
+from amaranth import Array, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from pequin.config import TileParams
+from pequin.mac.types import DrainedGroup, selected_entry
+
+
+def _entry(params: TileParams) -> data.StructLayout:
+    """Return a register whose numeric order is the order of selection."""
+    return data.StructLayout(
+        {
+            "inverted_index": unsigned(params.config.index_bits),
+            "key": unsigned(32),
+            "valid": unsigned(1),
+        }
+    )
+
+
+class TopK(wiring.Component):
+    """Keep each vector's `top_k` largest results; the lowest index wins a tie.
+
+    With `top_k` = 1 this is arg-max. A NaN result is never selected.
+
+    Timing: one group per clock, also to the same vectors. After a group with `emit`, `selected`
+    brings `top_k` entries per vector, vector by vector, the best first; `busy` is high
+    meanwhile and no group may be given.
+
+    Parameters
+    ----------
+    params
+        Sizes: `columns`, `drain_lanes`, `top_k`, `index_bits`.
+
+    Members
+    -------
+    insert : In(1)
+    group : In(DrainedGroup(params))
+    clear : In(1)
+        Forget everything before inserting this group.
+    emit : In(1)
+        Emit after inserting this group.
+    last_vector : In(range(columns))
+        Vectors to emit, minus 1; with `emit`.
+    selected : Out(stream of selected_entry(params))
+    busy : Out(1)
+    """
+
+    def __init__(self, params: TileParams) -> None:
+        self._params = params
+        super().__init__(
+            {
+                "insert": In(1),
+                "group": In(DrainedGroup(params)),
+                "clear": In(1),
+                "emit": In(1),
+                "last_vector": In(range(params.config.columns)),
+                "selected": Out(stream.Signature(selected_entry(params))),
+                "busy": Out(1),
+            }
+        )
+
+    @property
+    def params(self) -> TileParams:
+        """The tile's parameters."""
+        return self._params
+
+    def elaborate(self, platform: object) -> Module:
+        """Describe the hardware."""
+        m = Module()
+        c = self._params.config
+        entries = [
+            [Signal(_entry(self._params), name=f"entry_{v}_{k}") for k in range(c.top_k)]
+            for v in range(c.columns)
+        ]
+        with m.If(self.insert):
+            with m.If(self.clear):
+                for vector in entries:
+                    m.d.sync += [entry.valid.eq(0) for entry in vector]
+            for d in range(c.drain_lanes):
+                self._insert(m, entries, d)
+        self._emit(m, entries)
+        return m
+
+    def _insert(self, m: Module, entries: list[list[Signal]], d: int) -> None:
+        """Insert lane `d` into its vector's sorted entries."""
+        c = self._params.config
+        vectors = range(d, c.columns, c.drain_lanes)
+        value = self.group.values[d]
+        new = Signal(_entry(self._params), name=f"new_{d}")
+        sign = value[31]
+        m.d.comb += [
+            new.valid.eq(1),
+            new.key.eq(value ^ Mux(sign, 0xFFFFFFFF, 0x80000000)),
+            new.inverted_index.eq(~self.group.row),
+        ]
+        choose = Signal(range(len(vectors)), name=f"choose_{d}")
+        m.d.comb += choose.eq(self.group.vector // c.drain_lanes)
+        current, better = [], []
+        for k in range(c.top_k):
+            held = Signal(_entry(self._params), name=f"held_{d}_{k}")
+            bank = Array([entries[v][k].as_value() for v in vectors])
+            m.d.comb += held.as_value().eq(bank[choose])
+            current.append(held)
+            better.append(self.clear | (new.as_value() > held.as_value()))
+        with m.If(self.group.mask[d] & ~self.group.flags[d].nan):
+            for g, v in enumerate(vectors):
+                with m.If(choose == g):
+                    for k in range(c.top_k):
+                        self._place(m, entries[v][k], k, new, current, better)
+
+    def _place(
+        self,
+        m: Module,
+        entry: Signal,
+        k: int,
+        new: Signal,
+        current: list[Signal],
+        better: list[Signal],
+    ) -> None:
+        """Write entry `k`: kept, the new one, or its predecessor moved down."""
+        with m.If(better[k]):
+            if k == 0:
+                m.d.sync += entry.eq(new)
+            else:
+                moved = Mux(better[k - 1], current[k - 1].as_value(), new.as_value())
+                m.d.sync += entry.as_value().eq(moved)
+                with m.If(self.clear):
+                    m.d.sync += entry.valid.eq(0)
+
+    def _emit(self, m: Module, entries: list[list[Signal]]) -> None:
+        """Walk through the vectors and ranks after a group with `emit`."""
+        c = self._params.config
+        pending = Signal()
+        vector, last_vector = Signal(range(c.columns)), Signal(range(c.columns))
+        rank = Signal(range(c.top_k))
+        out = self.selected.p
+        entry = Signal(_entry(self._params), name="chosen")
+        ranks = [
+            Array([entries[v][k].as_value() for v in range(c.columns)]) for k in range(c.top_k)
+        ]
+        m.d.comb += [
+            entry.as_value().eq(Array([bank[vector] for bank in ranks])[rank]),
+            self.busy.eq(pending | self.selected.valid),
+        ]
+        with m.If(self.insert & self.emit):
+            m.d.sync += [
+                pending.eq(1),
+                vector.eq(0),
+                rank.eq(0),
+                last_vector.eq(self.last_vector),
+            ]
+        with m.If(self.selected.ready | ~self.selected.valid):
+            m.d.sync += self.selected.valid.eq(pending)
+            with m.If(pending):
+                sign = ~entry.key[31]
+                last = (vector == last_vector) & (rank == c.top_k - 1)
+                m.d.sync += [
+                    out.vector.eq(vector),
+                    out.rank.eq(rank),
+                    out.valid.eq(entry.valid),
+                    out.value.eq(entry.key ^ Mux(sign, 0xFFFFFFFF, 0x80000000)),
+                    out.index.eq(~entry.inverted_index),
+                    out.last.eq(last),
+                    pending.eq(~last),
+                    rank.eq(rank + 1),
+                ]
+                with m.If(rank == c.top_k - 1):
+                    m.d.sync += [rank.eq(0), vector.eq(vector + 1)]
