@@ -250,7 +250,7 @@ class RowIssuer(wiring.Component):
         values = command.quantize == Quantize.VALUES
         boundary = place.row_end if self._queue else place.vector_end
         for name in (
-            "op function factor distance minus_s2 store reduce start quantize paired lane out "
+            "tag op function factor distance minus_s2 store reduce start quantize paired lane out "
             "use_multiplier use_addend multiplier addend finish"
         ).split():
             m.d.comb += row[name].eq(command[name])
@@ -259,6 +259,7 @@ class RowIssuer(wiring.Component):
             row.queue.eq(self._queue),
             row.entry.eq(entry),
             row.dst.eq(place.dst + place.element),
+            row.apart.eq(place.apart),
             row.second.eq(place.second),
             row.bounded.eq(place.rank != 0),
             row.rank.eq(place.rank),
@@ -394,7 +395,7 @@ class RowIssuer(wiring.Component):
         """Commands without rows: one scalar register or limit per clock."""
         command, operation = run.command, self.scalar_operations.payload
         row = operation.row
-        for name in ("use_multiplier", "use_addend", "finish"):
+        for name in ("tag", "use_multiplier", "use_addend", "finish"):
             m.d.comb += row[name].eq(command[name])
         # An immediate takes no further arithmetic.
         with m.If(command.op == Op.SET_SCALAR):

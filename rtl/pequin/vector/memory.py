@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
@@ -195,10 +195,10 @@ class VectorMemory(wiring.Component):
         bank, at = self._split(row_address)
         m.d.comb += [access.row_bank.eq(bank), access.at.eq(at)]
         width = 32 * per_row
-        place = request.address[: (self._lanes // per_row).bit_length() + 2]
-        group = place[3:] if self._lanes > ACCESS_ELEMENTS else None
+        inside = request.address[3 : self._lanes.bit_length() - 1]
+        group = inside if self._lanes > ACCESS_ELEMENTS else None
         self._access_data(m, access, request, step, group, width)
-        last = step == steps - 1
+        last, caught_last = step == steps - 1, Signal()
         with m.FSM(name="access"):
             with m.State("IDLE"):
                 m.d.comb += self.access.ready.eq(1)
@@ -211,28 +211,19 @@ class VectorMemory(wiring.Component):
                     access.wants_write.eq(request.write),
                 ]
                 with m.If(access.granted | access.write_granted):
-                    m.d.sync += [step.eq(step + 1), access.bank_1.eq(bank)]
-                    m.next = "CATCH"
-                    with m.If(request.write):
-                        m.next = "RUN"
-                        with m.If(last):
-                            m.next = "IDLE"
+                    m.d.sync += [step.eq(step + 1), access.bank_1.eq(bank), caught_last.eq(last)]
+                    with m.If(~request.write):
+                        m.next = "CATCH"
+                    with m.Elif(last):
+                        m.next = "IDLE"
             with m.State("CATCH"):
-                if steps > 1:
-                    m.d.sync += answer.eq(Cat(answer[width:], access.row[:width]))
-                else:
-                    words = access.row.word_select(group, width) if group is not None else None
-                    m.d.sync += answer.eq(access.row if words is None else words)
+                row = access.row if group is None else access.row.word_select(group, width)
+                m.d.sync += answer.eq(Cat(answer, row[:width])[width:])
                 m.next = "RUN"
-                with m.If(step == (0 if steps > 1 else 1)):
+                with m.If(caught_last):
                     m.next = "ANSWER"
-                if steps > 1:
-                    with m.If(access.taken == steps - 1):
-                        m.next = "ANSWER"
-                    m.d.sync += access.taken.eq(access.taken + 1)
             with m.State("ANSWER"):
                 m.d.comb += self.access_data.valid.eq(1)
-                m.d.sync += access.taken.eq(0)
                 with m.If(self.access_data.ready):
                     m.next = "IDLE"
         return access
@@ -269,7 +260,3 @@ class _Access:
         self.mask = Signal(lanes, name="access_mask")
         self.data = Signal(32 * lanes, name="access_row_data")
         self.row = Signal(32 * lanes, name="access_read_row")
-        self.taken = Signal(range(ACCESS_ELEMENTS + 1), name="access_taken")
-
-
-assert isinstance(data.StructLayout, type)

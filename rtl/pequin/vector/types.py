@@ -245,13 +245,36 @@ def access_request(params: TileParams) -> data.StructLayout:
 
 
 def row_layout(params: TileParams) -> data.StructLayout:
-    """Return the control that travels with a row of `lanes` elements through the lanes."""
+    """Return the control that travels with a row of `lanes` elements through the lanes.
+
+    Most fields are the command's; `vector_command` describes them.
+
+    queue, entry
+        The command's queue and its place in the scoreboard.
+    s1, s2, s3
+        Values of the scalars; 1.0 and -0.0 where s1 and s2 take no part.
+    mask, live
+        Lanes inside the vector, and those that are also inside the limits.
+    apart, second
+        A rotary pair lies in two rows; this is the second.
+    bounded
+        Arg-max: only elements after the last entry take part.
+    first, last
+        First and last row of a vector (of a pass over it).
+    element
+        Number of lane 0's element in its vector.
+    block_last
+        Last row of a quantized block.
+    end
+        Last row of the command.
+    """
     c = params.config
     address, scalar = unsigned(address_bits(params)), unsigned(scalar_bits(params))
     return data.StructLayout(
         {
             "queue": 1,
             "entry": 2,
+            "tag": TAG_BITS,
             "op": Op,
             "function": Function,
             "factor": Factor,
@@ -264,6 +287,7 @@ def row_layout(params: TileParams) -> data.StructLayout:
             "store": 1,
             "mask": c.lanes,
             "live": c.lanes,
+            "apart": 1,
             "second": 1,
             "reduce": Reduce,
             "start": 1,
