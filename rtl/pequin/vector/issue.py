@@ -118,6 +118,8 @@ class RowIssuer(wiring.Component):
         The next 32 elements of operand a of each vector (drain) or of one (blocks) are there.
     granule_done : Out(1)
         They have been issued.
+    running : Out(1)
+        A command with rows runs.
     source : Out(Source)
         Operand a of the command that runs.
     block_credit, value_credit, result_credit : In(1)
@@ -125,14 +127,22 @@ class RowIssuer(wiring.Component):
     bound : In(1)
         The entry that bounds the next pass of an arg-max is known.
     ended : Out(stream of tag and status)
-    rows_done, blocks, scalars, not_finite, not_finite_scalar, overflow : In(part_event)
+    rows_done, blocks, values, scalars, not_finite, not_finite_scalar, overflow : In(part_event)
         Progress of the queue's commands.
     """
 
     def __init__(self, params: TileParams, *, queue: int) -> None:
         self._params = params
         self._queue = queue
-        events = ("rows_done", "blocks", "scalars", "not_finite", "not_finite_scalar", "overflow")
+        events = (
+            "rows_done",
+            "blocks",
+            "values",
+            "scalars",
+            "not_finite",
+            "not_finite_scalar",
+            "overflow",
+        )
         done = data.StructLayout({"tag": TAG_BITS, "status": Status})
         super().__init__(
             {
@@ -143,6 +153,7 @@ class RowIssuer(wiring.Component):
                 "fill": Out(stream.Signature(fill_request())),
                 "granule": In(1),
                 "granule_done": Out(1),
+                "running": Out(1),
                 "source": Out(Source),
                 "block_credit": In(1),
                 "value_credit": In(1),
@@ -188,6 +199,7 @@ class RowIssuer(wiring.Component):
             board.command.eq(checked),
             board.rows.eq(self.rows_done),
             board.blocks.eq(self.blocks),
+            board.values.eq(self.values),
             board.scalars.eq(self.scalars),
             board.not_finite.eq(self.not_finite),
             board.not_finite_scalar.eq(self.not_finite_scalar),
@@ -196,6 +208,7 @@ class RowIssuer(wiring.Component):
             self.ended.valid.eq(board.ended.valid),
             board.ended.ready.eq(self.ended.ready),
             self.source.eq(run.command.source),
+            self.running.eq(active & run.rows),
         ]
         with m.If(self.fill.valid & self.fill.ready):
             m.d.sync += announced.eq(1)
@@ -269,7 +282,8 @@ class RowIssuer(wiring.Component):
             row.element.eq(place.element),
             row.block_last.eq(Mux(values, place.vector_end, place.row_end)),
             row.column.eq(place.column),
-            row.address.eq(place.block + (place.element >> 5)),
+            row.address.eq(place.block + Mux(values, 0, place.element >> 5)),
+            row.length.eq(command.length),
             row.end.eq(place.end),
             issued.a.eq(place.a + place.element),
             # A rotary pair's second row reads its table where it reads its elements.

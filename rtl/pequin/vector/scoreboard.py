@@ -43,8 +43,8 @@ class Scoreboard(wiring.Component):
         The command reads what an earlier one in flight has yet to write.
     entry : Out(range(ENTRIES))
         Number that the started command gets.
-    rows, blocks, scalars : In(part_event)
-        A command's last row, quantized block or scalar has been written.
+    rows, blocks, values, scalars : In(part_event)
+        A command's last row, quantized block, element of V or scalar has been written.
     not_finite, overflow : In(part_event)
         A command met the condition.
     ended : Out(stream of tag and status)
@@ -52,7 +52,7 @@ class Scoreboard(wiring.Component):
 
     def __init__(self, params: TileParams) -> None:
         self._params = params
-        events = (*_PARTS, "not_finite", "not_finite_scalar", "overflow")
+        events = (*_PARTS, "values", "not_finite", "not_finite_scalar", "overflow")
         done = data.StructLayout({"tag": TAG_BITS, "status": Status})
         super().__init__(
             {
@@ -111,7 +111,7 @@ class Scoreboard(wiring.Component):
         """Describe entry `i`; return whether a part of it is missing."""
         parts = {name: Signal(name=f"{name}_{i}") for name in _PARTS}
         command, inner = self.command, self.command.command
-        for name, part in parts.items():
+        for name, part in (*parts.items(), ("values", parts["blocks"])):
             event = self[name]
             with m.If(event.valid & (event.entry == i)):
                 m.d.sync += part.eq(0)

@@ -263,6 +263,8 @@ def row_layout(params: TileParams) -> data.StructLayout:
         First and last row of a vector (of a pass over it).
     element
         Number of lane 0's element in its vector.
+    length
+        Elements of a vector that becomes one block of V.
     block_last
         Last row of a quantized block.
     end
@@ -303,6 +305,7 @@ def row_layout(params: TileParams) -> data.StructLayout:
             "column": 8,
             "address": KV_ADDRESS_BITS,
             "lane": 5,
+            "length": 9,
             "out": scalar,
             "use_multiplier": 1,
             "use_addend": 1,
