@@ -195,8 +195,9 @@ class VectorMemory(wiring.Component):
         bank, at = self._split(row_address)
         m.d.comb += [access.row_bank.eq(bank), access.at.eq(at)]
         width = 32 * per_row
-        inside = request.address[3 : self._lanes.bit_length() - 1]
-        group = inside if self._lanes > ACCESS_ELEMENTS else None
+        group = None
+        if self._lanes > ACCESS_ELEMENTS:
+            group = request.address[3 : self._lanes.bit_length() - 1]
         self._access_data(m, access, request, step, group, width)
         last, caught_last = step == steps - 1, Signal()
         with m.FSM(name="access"):

@@ -30,12 +30,12 @@ def _quiet(function: _Function) -> _Function:
 
 def to_bits(x: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     """Return the bits of float32 values."""
-    return np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    return np.array(x, dtype=np.float32, order="C").view(np.uint32)
 
 
 def from_bits(bits: npt.ArrayLike) -> F32:
     """Return the float32 values of uint32 bits."""
-    return np.ascontiguousarray(bits, dtype=np.uint32).view(np.float32)
+    return np.array(bits, dtype=np.uint32, order="C").view(np.float32)
 
 
 def flush(x: npt.ArrayLike) -> F32:
