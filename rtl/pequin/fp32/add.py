@@ -9,6 +9,7 @@ from pequin.fp32.types import (
     INFINITY,
     Float32,
     leading_zeros,
+    named,
     pack,
     registered,
 )
@@ -46,7 +47,7 @@ class FloatAdd(wiring.Component):
         total, exponent = self._align_and_add(m, exponent, big, small, distance, effective)
         for stage in range(3, 7):
             flags = registered(m, f"flags_{stage}", flags)
-        shift = registered(m, "shift", leading_zeros(Cat(Const(0, 4), total))[:5])
+        shift = registered(m, "shift", leading_zeros(m, "total", Cat(Const(0, 4), total))[:5])
         empty = registered(m, "empty", ~total.any())
         total = registered(m, "total_5", total)
         exponent = registered(m, "exponent_5", exponent)
@@ -75,7 +76,7 @@ class FloatAdd(wiring.Component):
         )
         big, small = Mux(swap, sig_b, sig_a), Mux(swap, sig_a, sig_b)
         larger = Mux(swap, exp_b, exp_a)
-        difference = (Mux(swap, exp_b - exp_a, exp_a - exp_b))[:8]
+        difference = named(m, "difference", Mux(swap, exp_b - exp_a, exp_a - exp_b)[:8])
         distance = Mux(difference > _MAX_SHIFT, _MAX_SHIFT, difference)[:5]
         sign = Mux(swap, signs[1], signs[0])
         return (
@@ -107,8 +108,8 @@ class FloatAdd(wiring.Component):
         """Round a value whose highest bit is bit 27."""
         nan, infinite, zero_sign, sign = flags
         up = mantissa[3] & (mantissa[:3].any() | mantissa[4])
-        rounded = (mantissa[4:] + up)[:25]
-        carried = exponent + rounded[24]
+        rounded = named(m, "rounded", (mantissa[4:] + up)[:25])
+        carried = named(m, "carried", exponent + rounded[24])
         result = pack(sign, carried, Mux(rounded[24], 0, rounded[:23]))
         result = Mux(exponent < 1, Cat(Const(0, 31), sign), result)
         result = Mux(empty, Cat(Const(0, 31), zero_sign), result)

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.fp32.fixed import FixedToFloat
-from pequin.fp32.types import BIAS, Float32, registered
+from pequin.fp32.types import BIAS, Float32, named, registered
 
 
 class IntToFloat(wiring.Component):
@@ -82,7 +82,7 @@ class FloatToInt(wiring.Component):
     def _finish(self, m: Module, value: Value, below: Value, flags: Value) -> None:
         sign, nan, too_big = flags
         up = value[0] & (below | value[1])
-        magnitude = (value[1:] + up)[:34]
+        magnitude = named(m, "magnitude", (value[1:] + up)[:34])
         over = too_big | Mux(sign, magnitude > (1 << 31), magnitude > (1 << 31) - 1)
         limit = Mux(sign, Const(1 << 31, 32), Const((1 << 31) - 1, 32))
         result = Mux(over, limit, Mux(sign, -magnitude, magnitude)[:32])

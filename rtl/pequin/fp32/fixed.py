@@ -66,7 +66,7 @@ class FixedToFloat(wiring.Component):
         sign = registered(m, "sign_1", self.a[-1])
         magnitude = registered(m, "magnitude", Mux(self.a[-1], -self.a, self.a)[: self._width])
         padded = Cat(Const(0, span - self._width), magnitude)
-        zeros = registered(m, "zeros", leading_zeros(named(m, "padded", padded)))
+        zeros = registered(m, "zeros", leading_zeros(m, "zeros", padded))
         magnitude = registered(m, "magnitude_2", magnitude)
         normal = registered(m, "normal", (magnitude << zeros)[: self._width])
         exponent = registered(m, "exponent", BIAS + self._width - 1 + self._lsb - zeros)
@@ -78,7 +78,7 @@ class FixedToFloat(wiring.Component):
         below = self._width - _SIGNIFICAND
         mantissa = normal[below:]
         up = normal[below - 1] & (normal[: below - 1].any() | mantissa[0])
-        rounded = (mantissa + up)[: _SIGNIFICAND + 1]
+        rounded = named(m, "rounded", (mantissa + up)[: _SIGNIFICAND + 1])
         carried = exponent + rounded[_SIGNIFICAND]
         fraction = Mux(rounded[_SIGNIFICAND], 0, rounded[: _SIGNIFICAND - 1])
         value = pack(sign, carried[:8], fraction)
@@ -140,25 +140,25 @@ class FloatToFixed(wiring.Component):
         # The exponent field at which the significand needs no shift.
         origin = BIAS + _SIGNIFICAND - 1 + self._lsb
         limit = self._width - 1 - _SIGNIFICAND
-        left = (a.exponent - Const(origin, 8)).as_signed()
-        right = (Const(origin, 8) - a.exponent).as_signed()
+        left = named(m, "to_left", (a.exponent - Const(origin, 8)).as_signed())
+        right = named(m, "to_right", (Const(origin, 8) - a.exponent).as_signed())
         over = registered(m, "over_1", left > limit)
-        to_left = registered(m, "left", Mux((left < 0) | (left > limit), 0, left)[:7])
+        shift_left = registered(m, "shift_left", Mux((left < 0) | (left > limit), 0, left)[:7])
         far = Mux(right > _SIGNIFICAND + 1, _SIGNIFICAND + 1, right)
-        to_right = registered(m, "right", Mux(right < 0, 0, far)[:5])
+        shift_right = registered(m, "shift_right", Mux(right < 0, 0, far)[:5])
         sign = registered(m, "sign_1", a.sign)
         significand = registered(m, "significand", a.significand)
-        large = (significand << to_left)[: self._width - 1]
-        small = Cat(Const(0, _SIGNIFICAND + 1), significand) >> to_right
+        large = (significand << shift_left)[: self._width - 1]
+        small = named(m, "small", Cat(Const(0, _SIGNIFICAND + 1), significand) >> shift_right)
         whole, guard = small[_SIGNIFICAND + 1 :], small[_SIGNIFICAND]
-        value = Mux(to_right.any(), whole, large)
+        value = Mux(shift_right.any(), whole, large)
         # Half up: a negative number rounds its magnitude up only beyond the half.
         up = guard & (~sign | small[:_SIGNIFICAND].any())
         value = registered(m, "value", value)
         up = registered(m, "round_up", up)
         sign = registered(m, "sign_2", sign)
         over = registered(m, "over_2", over)
-        magnitude = (value + up)[: self._width]
+        magnitude = named(m, "rounded", (value + up)[: self._width])
         result = Mux(sign, -magnitude, magnitude)[: self._width]
         m.d.sync += [
             self.result.eq(Mux(over, 0, result).as_signed()),

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from pequin.fp32.types import BIAS, CANONICAL_NAN, INFINITY, Float32, pack, registered
+from pequin.fp32.types import BIAS, CANONICAL_NAN, INFINITY, Float32, named, pack, registered
 
 
 class FloatMul(wiring.Component):
@@ -52,7 +52,7 @@ class FloatMul(wiring.Component):
     ) -> tuple[Value, Value, Value]:
         """Bring the product into [1, 2) and decide the rounding."""
         top = product[47]
-        mantissa = Mux(top, product[24:48], product[23:47])
+        mantissa = named(m, "normal", Mux(top, product[24:48], product[23:47]))
         guard = Mux(top, product[23], product[22])
         sticky = product[:22].any() | (top & product[22])
         up = guard & (sticky | mantissa[0])
@@ -67,8 +67,8 @@ class FloatMul(wiring.Component):
         self, m: Module, mantissa: Value, up: Value, exponent: Value, flags: Value
     ) -> None:
         sign, nan, infinite, zero = flags
-        rounded = (mantissa + up)[:25]
-        carried = exponent + rounded[24]
+        rounded = named(m, "rounded", (mantissa + up)[:25])
+        carried = named(m, "carried", exponent + rounded[24])
         result = pack(sign, carried, Mux(rounded[24], 0, rounded[:23]))
         # The exponent before rounding decides about flushing.
         result = Mux(zero | (exponent < 1), Cat(Const(0, 31), sign), result)

@@ -18,7 +18,7 @@ from pequin.fp32.tables import (
     reciprocal_table,
     rsqrt_table,
 )
-from pequin.fp32.types import BIAS, CANONICAL_NAN, INFINITY, Float32, pack, registered
+from pequin.fp32.types import BIAS, CANONICAL_NAN, INFINITY, Float32, named, pack, registered
 
 _OFFSET_BITS = 16
 
@@ -189,11 +189,12 @@ class _Lane(wiring.Component):
         a = self.a
         far = a.exponent > BIAS + 7
         # 2**7 has its highest bit at FRACTION_BITS + 7 = 33.
-        distance = Mux(far, 0, BIAS + 7 - a.exponent)
+        distance = named(m, "far_distance", Mux(far, 0, BIAS + 7 - a.exponent))
         distance = registered(m, "distance", Mux(distance > 63, 63, distance)[:6])
         significand = registered(m, "significand", a.significand)
         sign = registered(m, "sign", a.sign)
-        magnitude = (Cat(Const(0, FRACTION_BITS + 7 - 23), significand) >> distance)[:34]
+        wide = Cat(Const(0, FRACTION_BITS + 7 - 23), significand)
+        magnitude = named(m, "magnitude", (wide >> distance)[:34])
         return registered(m, "fixed", Mux(sign, -magnitude, magnitude)[:35].as_signed())
 
     def _address(self, m: Module, a: Float32, fixed: Value) -> tuple[Value, Value]:
@@ -231,10 +232,10 @@ class _Lane(wiring.Component):
         # A total below 1.0 has its highest bit one place lower.
         low = ~total[FRACTION_BITS]
         mantissa = Mux(low, total[1:26], total[2:27])
-        rounded = ((mantissa + 1) >> 1)[:25]
+        rounded = named(m, "rounded", ((mantissa + 1) >> 1)[:25])
         tiny = whole - low < 1
-        exponent = whole - low + rounded[24]
-        value = pack(~exp2 & a.sign, exponent[:8], Mux(rounded[24], 0, rounded[:23]))
+        exponent = named(m, "exponent", whole - low + rounded[24])
+        value = named(m, "packed", pack(~exp2 & a.sign, exponent[:8], Mux(rounded[24], 0, rounded[:23])))
         zero = Const(0, 32)
         signed_zero = Cat(Const(0, 31), a.sign)
         infinity = Const(INFINITY, 32)

@@ -68,7 +68,7 @@ def pack(sign: Value, exponent: Value, fraction: Value) -> Value:
     return Cat(fraction[:23], exponent[:8], sign)
 
 
-def leading_zeros(value: Value) -> Value:
+def leading_zeros(m: Module, name: str, value: Value) -> Value:
     """Count the zeros above the highest one by halving; `len(value)` must be a power of two.
 
     A value of zero gives `len(value)` - 1.
@@ -77,13 +77,17 @@ def leading_zeros(value: Value) -> Value:
     if width == 1:
         return Const(0, 0)
     half = width // 2
-    high, low = value[half:], value[:half]
-    empty = ~high.any()
-    return Cat(leading_zeros(Mux(empty, low, high)[:half]), empty)
+    whole = named(m, f"{name}_{width}", value)
+    high, low = whole[half:], whole[:half]
+    empty = named(m, f"{name}_{width}_empty", ~high.any())
+    return Cat(leading_zeros(m, name, Mux(empty, low, high)[:half]), empty)
 
 
 def named(m: Module, name: str, value: Value) -> Signal:
-    """Give a combinational value a name and its own wire."""
+    """Give a combinational value a name and its own wire.
+
+    Amaranth writes an expression out again at each of its uses; a wire is written once.
+    """
     signal = Signal(value.shape(), name=name)
     m.d.comb += signal.eq(value)
     return signal

@@ -7,25 +7,26 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
-from pequin.fp32.types import CANONICAL_NAN, INFINITY, leading_zeros, registered
+from pequin.fp32.types import CANONICAL_NAN, INFINITY, leading_zeros, named, registered
 from pequin.vector.types import quantized_block
 
 
-def element_to_float(element: Value, scale: Value) -> Value:
+def element_to_float(m: Module, name: str, value: Value, scale: Value) -> Value:
     """Return the fp32 bits of an MXINT8 element times its scale, combinational and exact.
 
     Scale 0xFF gives NaN; a magnitude below 2**-126 becomes zero, one of 2**128 infinity.
     """
+    element = named(m, f"{name}_element", value)
     sign = element[7]
-    magnitude = Mux(sign, -element.as_signed(), element)[:8]
-    zeros = leading_zeros(magnitude)[:3]
-    normal = (magnitude << zeros)[:8]
+    magnitude = named(m, f"{name}_magnitude", Mux(sign, -element.as_signed(), element)[:8])
+    zeros = named(m, f"{name}_zeros", leading_zeros(m, name, magnitude)[:3])
+    normal = named(m, f"{name}_normal", (magnitude << zeros)[:8])
     # The highest bit has the weight 2**(7 - zeros - 6).
-    exponent = scale + Const(1, 2) - zeros
-    value = Cat(Const(0, 16), normal[:7], exponent[:8], sign)
-    value = Mux(~normal[7] | (exponent < 1), Cat(Const(0, 31), sign), value)
-    value = Mux(exponent > 254, Cat(Const(INFINITY, 31), sign), value)
-    return Mux(scale == 0xFF, Const(CANONICAL_NAN, 32), value)
+    exponent = named(m, f"{name}_exponent", scale + Const(1, 2) - zeros)
+    result = Cat(Const(0, 16), normal[:7], exponent[:8], sign)
+    result = Mux(~normal[7] | (exponent < 1), Cat(Const(0, 31), sign), result)
+    result = Mux(exponent > 254, Cat(Const(INFINITY, 31), sign), result)
+    return Mux(scale == 0xFF, Const(CANONICAL_NAN, 32), result)
 
 
 class Dequantizer(wiring.Component):
@@ -73,7 +74,12 @@ class Dequantizer(wiring.Component):
         scale = registered(m, "scale", self.block.scale)
         row = Signal(32 * lanes, name="converted")
         m.d.comb += row.eq(
-            Cat(*(element_to_float(part.word_select(i, 8), scale) for i in range(lanes)))
+            Cat(
+                *(
+                    element_to_float(m, f"lane{i}", part.word_select(i, 8), scale)
+                    for i in range(lanes)
+                )
+            )
         )
         m.d.sync += self.row.eq(row)
         return m

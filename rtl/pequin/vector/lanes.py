@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
 from pequin.fp32 import Float32, FloatAdd, FloatMul, Function, SpecialFunctions
-from pequin.fp32.types import ONE, registered
+from pequin.fp32.types import ONE, named, registered
 from pequin.vector.delay import DelayLine
 from pequin.vector.types import Factor, Op, row_layout
 
@@ -157,7 +157,8 @@ class VectorLanes(wiring.Component):
 
     def _select(self, m: Module, c: Any) -> tuple[Value, Any, list[list[Value]], Value]:
         """Clock 2: operands of both multipliers of each lane."""
-        row = c.row
+        row = Signal(row_layout(self._params), name="chosen_row")
+        m.d.comb += row.eq(c.row)
         wires = {}
         for name in ("x", "x_factor", "partner", "partner_factor"):
             wires[name] = Signal(32 * self._lanes, name=f"chosen_{name}")
@@ -170,7 +171,7 @@ class VectorLanes(wiring.Component):
         ]
         operands, subtract = [], []
         for lane in range(self._lanes):
-            chosen, minus = self._select_lane(wires, lane, row, apart, rotary)
+            chosen, minus = self._select_lane(m, wires, lane, row, apart, rotary)
             operands.append(
                 [
                     registered(m, f"operand_{n}_{lane}", v)
@@ -185,7 +186,13 @@ class VectorLanes(wiring.Component):
         return valid, row_2, operands, registered(m, "subtract_2", Cat(*subtract))
 
     def _select_lane(
-        self, wires: dict[str, Signal], lane: int, row: Any, apart: Value, rotary: Value
+        self,
+        m: Module,
+        wires: dict[str, Signal],
+        lane: int,
+        row: Any,
+        apart: Value,
+        rotary: Value,
     ) -> tuple[tuple[Value, Value, Value, Value], Value]:
         x, b = (wires[n].word_select(lane, 32) for n in ("x", "x_factor"))
         multiply = row.op == Op.MUL
@@ -199,6 +206,7 @@ class VectorLanes(wiring.Component):
             near_x = Mux(here, wires["x"].word_select(partner, 32), near_x)
             near_b = Mux(here, wires["x_factor"].word_select(partner, 32), near_b)
             low = Mux(here, Const(not lane >> distance & 1, 1), low)
+        near_b, low = named(m, f"near_b_{lane}", near_b), named(m, f"low_{lane}", low)
         in_row = rotary & ~apart
         y1 = Mux(apart, b, Mux(in_row, Mux(low, b, near_b), factor))
         x2 = Mux(

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.fp32 import Float32
-from pequin.fp32.types import registered
+from pequin.fp32.types import named, registered
 from pequin.mac.types import activation_write
 from pequin.vector.lanes import lane_result
 from pequin.vector.scoreboard import part_event
@@ -29,29 +29,31 @@ def shorten(value: Float32) -> Value:
     return Cat(sticky, significand[16:], value.exponent, value.sign)
 
 
-def to_element(short: Value, largest: Value) -> Value:
+def to_element(m: Module, name: str, value: Value, largest: Value) -> Value:
     """Return the MXINT8 element of a shortened value, nearest even, clamped to +-127.
 
     `largest` is the block's largest exponent field; 0xFF gives 0.
     """
+    short = named(m, f"{name}_short", value)
     exponent, sign = short[9:17], short[17]
-    distance = (largest - exponent)[:8]
+    distance = named(m, f"{name}_distance", (largest - exponent)[:8])
     shift = Mux(distance > 9, 9, distance)[:4]
-    moved = (Cat(Const(0, 9), short[:9]) >> shift)[:18]
+    moved = named(m, f"{name}_moved", (Cat(Const(0, 9), short[:9]) >> shift)[:18])
     whole, guard, below = moved[11:], moved[10], moved[:10].any()
-    rounded = (whole + (guard & (below | whole[0])))[:8]
-    magnitude = Mux(rounded[7], 127, rounded[:7])
+    rounded = named(m, f"{name}_rounded", (whole + (guard & (below | whole[0])))[:8])
+    magnitude = named(m, f"{name}_magnitude", Mux(rounded[7], 127, rounded[:7]))
     element = Mux(sign, -magnitude, magnitude)[:8]
     return Mux((largest == 0xFF) | (exponent == 0), 0, element)
 
 
-def _largest(exponents: list[Value]) -> Value:
+def _largest(m: Module, exponents: list[Value]) -> Value:
+    """Return the largest of a power of two of values, as a tree."""
     level = exponents
     while len(level) > 1:
-        odd = [level[-1]] if len(level) % 2 else []
         level = [
-            Mux(a > b, a, b) for a, b in zip(level[::2], level[1::2], strict=False)
-        ] + odd
+            named(m, f"largest_{len(level) // 2}_{i}", Mux(a > b, a, b))
+            for i, (a, b) in enumerate(zip(level[::2], level[1::2], strict=True))
+        ]
     return level[0]
 
 
@@ -134,8 +136,11 @@ class Quantizer(wiring.Component):
         """Describe the hardware."""
         m = Module()
         row = self.result.row
-        shorts = [shorten(Float32(self.result.output[lane])) for lane in range(self._lanes)]
-        largest = _largest([short[9:17] for short in shorts])
+        shorts = [
+            named(m, f"short_{lane}", shorten(Float32(self.result.output[lane])))
+            for lane in range(self._lanes)
+        ]
+        largest = _largest(m, [short[9:17] for short in shorts])
         place = Signal(block_place())
         m.d.comb += [
             place[name].eq(row[name])
@@ -169,7 +174,7 @@ class Quantizer(wiring.Component):
         collected = Signal(max(1, (rows - 1) * width), reset_less=True)
         fresh, so_far = Signal(init=1), Signal(8)
         whole = Cat(collected, words) if rows > 1 else words
-        most = Mux(fresh | (largest > so_far), largest, so_far)
+        most = named(m, "block_largest", Mux(fresh | (largest > so_far), largest, so_far))
         work, work_largest = Signal(rows * width, reset_less=True), Signal(8)
         work_place, left = Signal(block_place()), Signal(range(rows + 1))
         with m.If(left != 0):
@@ -187,7 +192,12 @@ class Quantizer(wiring.Component):
                 ]
         converted = Cat(
             *(
-                to_element(work[SHORT_BITS * lane : SHORT_BITS * (lane + 1)], work_largest)
+                to_element(
+                    m,
+                    f"element{lane}",
+                    work[SHORT_BITS * lane : SHORT_BITS * (lane + 1)],
+                    work_largest,
+                )
                 for lane in range(lanes)
             )
         )
@@ -231,7 +241,7 @@ class Quantizer(wiring.Component):
         write, read = ram.write_port(), ram.read_port()
         at, bank = Signal(range(rows)), Signal()
         fresh, so_far = Signal(init=1), Signal(8)
-        most = Mux(fresh | (largest > so_far), largest, so_far)
+        most = named(m, "value_largest", Mux(fresh | (largest > so_far), largest, so_far))
         full = Signal(_VALUE_BANKS)
         scales = [Signal(8, name=f"value_scale_{i}") for i in range(_VALUE_BANKS)]
         places = [Signal(block_place(), name=f"value_place_{i}") for i in range(_VALUE_BANKS)]
@@ -279,7 +289,7 @@ class Quantizer(wiring.Component):
                 with m.If(last):
                     m.d.sync += [reading.eq(~reading), full.bit_select(reading, 1).eq(0)]
         short = read.data.word_select(lane_1, SHORT_BITS) if bits else read.data
-        m.d.comb += v.element.eq(to_element(short, v.scale))
+        m.d.comb += v.element.eq(to_element(m, "value", short, v.scale))
         room = Signal(range(_VALUE_BANKS + 1), init=_VALUE_BANKS)
         freed = step & running & last
         m.d.sync += room.eq(room + freed - self.reserve_value)

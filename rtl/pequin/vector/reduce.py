@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from pequin.config import TileParams
 from pequin.fp32 import Float32, FloatToFixed
 from pequin.fp32.compare import order_key
-from pequin.fp32.types import registered
+from pequin.fp32.types import named, registered
 from pequin.vector.lanes import lane_result
 from pequin.vector.types import LENGTH_BITS, Reduce, row_layout
 
@@ -141,10 +141,12 @@ class Reducer(wiring.Component):
     def _tree(self, m: Module, name: str, items: list[Value], join: Any) -> Value:
         level = 0
         while len(items) > 1:
-            items = [join(a, b) for a, b in zip(items[::2], items[1::2], strict=True)]
             level += 1
-            if level % 2 == 0 or len(items) == 1:
-                items = [registered(m, f"{name}_{level}_{i}", v) for i, v in enumerate(items)]
+            keep = registered if level % 2 == 0 or len(items) == 2 else named
+            items = [
+                keep(m, f"{name}_{level}_{i}", join(a, b))
+                for i, (a, b) in enumerate(zip(items[::2], items[1::2], strict=True))
+            ]
         return items[0]
 
     def _best(self, m: Module, bound_key: Signal, bound_index: Signal) -> Value:
@@ -189,7 +191,7 @@ class Reducer(wiring.Component):
         read, write = partial.read_port(domain="comb"), partial.write_port()
         slot = Mux(row.queue, row.vector + 1, 0)[: len(read.addr)]
         before, joined = Signal(layout), Signal(layout)
-        started = Mux(row.start, order_key(row.s3), 0)
+        started = named(m, "started", Mux(row.start, order_key(row.s3), 0))
         m.d.comb += [
             read.addr.eq(slot),
             before.eq(read.data),
@@ -203,9 +205,9 @@ class Reducer(wiring.Component):
                 before.key.eq(started),
                 before.index.eq(_NO_INDEX),
             ]
-        key, index = best[5:], (row.element + best[:5])[:LENGTH_BITS]
+        key, index = best[5:], named(m, "index", (row.element + best[:5])[:LENGTH_BITS])
         tie = (key == before.key) & (index < before.index) & (key != 0)
-        better = (key > before.key) | tie
+        better = named(m, "better", (key > before.key) | tie)
         m.d.comb += [
             joined.total.eq(before.total + total),
             joined.key.eq(Mux(better, key, before.key)),
