@@ -12,7 +12,7 @@ def order_key(value: Float32) -> Value:
 
     Subnormals count as zeros, -0 is below +0, and a NaN is above infinity.
     """
-    bits = Cat(value.fraction & (~value.is_zero).replicate(23), value.exponent)
+    bits = Cat(Mux(value.is_zero, 0, value.fraction), value.exponent)
     key = Mux(value.sign, Cat(~bits, Const(0, 1)), Cat(bits, Const(1, 1)))
     return Mux(value.is_nan, Const(CANONICAL_NAN | 1 << 31, 32), key)
 

@@ -60,7 +60,7 @@ class Float32(data.Struct):
     def significand(self) -> Value:
         """24 bits with the hidden one; 0 for zeros, combinational."""
         hidden = self.exponent != 0
-        return Cat(self.fraction & hidden.replicate(23), hidden)
+        return Cat(Mux(hidden, self.fraction, 0), hidden)
 
 
 def pack(sign: Value, exponent: Value, fraction: Value) -> Value:

@@ -112,7 +112,7 @@ class CommandCheck(wiring.Component):
                 with m.State(name):
                     base, stride = command[name], command[f"{name}_stride"]
                     used = {"a": held.reads_a, "b": held.reads_b, "dst": command.store}[name]
-                    total = end(base, stride, command.length - 1)
+                    total = end(base, stride, (command.length - 1)[:LENGTH_BITS])
                     aligned = (base[:5] | stride[:5]) == 0
                     over = total >= self._params.config.vector_elements
                     m.d.sync += held[f"{name}_end"].eq(total)
@@ -239,7 +239,7 @@ class CommandCheck(wiring.Component):
         config = self._params.config
         blocks = (c.length + (BLOCK - 1)) >> 5
         assert callable(end)
-        last = end(c.address, c.address_step, blocks - 1)
+        last = end(c.address, c.address_step, (blocks - 1)[:LENGTH_BITS])
         column = (c.column + c.column_step * (c.vectors - 1)[:8])[:17]
         paired = c.paired
         over = Mux(paired, last >= 2 * config.act_blocks, last >= config.act_blocks)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pequin.config import BLOCK, TileParams
+from pequin.errors import InputError
 from pequin_sim.golden import fp32, special
 from pequin_sim.golden.fp32 import F32
 from pequin_sim.golden.vector_sum import fixed_sum, fixed_terms, sum_to_fp32
@@ -210,14 +211,55 @@ def _bad_range(params: TileParams, c: VectorCommand) -> bool:
         (c.b, c.b_stride, c.reads_b),
         (c.dst, c.dst_stride, c.store),
     ):
-        over = base + more * stride + c.length - 1 >= config.vector_elements
+        over = base + more * stride + (c.length - 1) % 65536 >= config.vector_elements
         bad |= used and (over or base % ALIGN != 0 or stride % ALIGN != 0)
     if c.quantize == "activations":
-        last = c.address + more * c.address_step + -(-c.length // BLOCK) - 1
+        last = c.address + more * c.address_step + (-(-c.length // BLOCK) - 1) % 65536
         column = c.column + more * c.column_step
         scale = 2 if c.paired else 1
         bad |= last >= scale * config.act_blocks or column >= config.columns // scale
     return bool(bad)
+
+
+def check_races(c: VectorCommand) -> None:
+    """Refuse a command whose result depends on the hardware's timing.
+
+    Raises
+    ------
+    InputError
+        It writes memory or scalars that it also reads for another element or vector.
+    """
+    more = c.vectors - 1
+    if c.has_rows and c.store:
+        low, high = c.dst, c.dst + more * c.dst_stride + c.length
+        for name, base, stride, used in (
+            ("a", c.a, c.a_stride, c.source == "memory"),
+            ("b", c.b, c.b_stride, c.reads_b),
+        ):
+            meets = used and base < high and base + more * stride + c.length > low
+            in_place = base == c.dst and (more == 0 or (stride == c.dst_stride >= c.length))
+            if meets and not in_place:
+                raise InputError(
+                    f"command {c.tag} writes elements {low} to {high - 1} and reads operand {name} "
+                    "there; use another place, or the same place for both"
+                )
+    if (c.has_rows and c.reduce != "none") or c.op == "scalar":
+        _check_scalar_races(c)
+
+
+def _check_scalar_races(c: VectorCommand) -> None:
+    more = c.vectors - 1
+    finish = [("multiplier", c.multiplier), ("addend", c.addend)]
+    rows = [("s2", c.s2), ("s3", c.s3 if c.factor == "s3" or c.start else None)]
+    for name, index in [("s1", c.s1), *finish, *(rows if c.has_rows else [])]:
+        if index is None:
+            continue
+        last = index + (more if name in c.per_vector else 0)
+        if index <= c.out + more and last >= c.out:
+            raise InputError(
+                f"command {c.tag} writes scalars {c.out} to {c.out + more} and reads {name} there; "
+                "write others"
+            )
 
 
 @dataclass
@@ -270,6 +312,7 @@ class VectorMachine:
         status = check(self.params, c, queue)
         entries: list[Response] = []
         if not status:
+            check_races(c)
             if c.has_rows:
                 status, entries = self._rows(c)
             else:
