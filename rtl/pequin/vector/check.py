@@ -196,7 +196,8 @@ class CommandCheck(wiring.Component):
             c.function == Function.RSQRT,
             spread & ((c.quantize != Quantize.NONE) | (self._queue == 1)),
             c.start & ((c.reduce != Reduce.MAX) | (c.factor == Factor.S3)),
-            (c.rank != 0) & (c.reduce != Reduce.ARG_MAX),
+            (c.rank != 0)
+            & ((c.reduce != Reduce.ARG_MAX) | c.store | (c.quantize != Quantize.NONE)),
             c.paired & (c.quantize != Quantize.ACTIVATIONS),
         ]
         if self._queue:

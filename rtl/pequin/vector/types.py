@@ -138,7 +138,8 @@ def vector_command(params: TileParams) -> data.StructLayout:
     start
         The maximum starts with s3 (a sink logit) instead of minus infinity.
     rank
-        `Reduce.ARG_MAX`: entries wanted, minus 1; each entry is a further pass.
+        `Reduce.ARG_MAX`: entries wanted, minus 1; each entry is a further pass, so more than one
+        goes with neither `store` nor `quantize`.
     out
         Scalar register of vector 0's result.
     use_multiplier, use_addend, multiplier, addend, finish

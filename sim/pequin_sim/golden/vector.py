@@ -169,7 +169,8 @@ def _bad_opcode(c: VectorCommand, queue: int) -> bool:
         or c.function == "rsqrt"
         or (spread and (c.quantize != "none" or queue == 1))
         or (c.start and (c.reduce != "max" or c.factor == "s3"))
-        or (c.rank != 0 and (c.reduce != "arg_max" or queue == 1))
+        or (c.rank != 0 and (c.reduce != "arg_max" or c.store or c.quantize != "none"))
+        or (c.rank != 0 and queue == 1)
         or (c.paired and c.quantize != "activations")
         or (c.quantize == "values" and queue == 1)
     )

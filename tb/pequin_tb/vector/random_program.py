@@ -151,6 +151,8 @@ class Maker:
         )
         if fields["reduce"] == "arg_max" and not queue:
             fields["rank"] = int(self.rng.integers(0, 4))
+            if fields["rank"]:
+                fields["store"] = False
         if self.chance(0.4):
             fields["multiplier"] = self.scalar(area, vectors)
         if self.chance(0.4):
@@ -162,7 +164,7 @@ class Maker:
     ) -> None:
         spread = op == "rotary_half" or fields["distance"] != 0
         kind = self.pick("none", *kinds)
-        if kind == "none" or spread or (kind == "values" and length > 256):
+        if kind == "none" or spread or fields.get("rank") or (kind == "values" and length > 256):
             return
         config = self.params.config
         fields["quantize"] = kind
