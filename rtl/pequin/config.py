@@ -55,7 +55,8 @@ class TileConfig:
     act_blocks
         Depth of the activation buffer (blocks of 32 elements per column).
     drain_lanes
-        Fixed-point to fp32 converters that drain results; a divisor of `columns`.
+        Fixed-point to fp32 converters that drain results; a power of two that divides
+        `columns`.
     top_k
         Entries of each vector's running top-k register; 1 keeps the arg-max only.
     index_bits
@@ -164,8 +165,9 @@ class TileParams:
             f"{c.max_k // BLOCK}, not {c.act_blocks}",
         )
         _check(
-            c.drain_lanes >= 1 and c.columns % c.drain_lanes == 0,
-            f"drain_lanes must divide columns = {c.columns}, not {c.drain_lanes}",
+            _power_of_two(c.drain_lanes) and c.columns % c.drain_lanes == 0,
+            f"drain_lanes must be a power of two that divides columns = {c.columns}, "
+            f"not {c.drain_lanes}",
         )
         _check(1 <= c.top_k <= 8, f"top_k must be 1 to 8, not {c.top_k}")
         _check(1 <= c.index_bits <= 32, f"index_bits must be 1 to 32, not {c.index_bits}")

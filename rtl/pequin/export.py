@@ -134,7 +134,8 @@ def elaborate(component: wiring.Component, name: str) -> Design:
     text = _convert(component, ports, name)
     header = re.search(rf"^module {name}\((.*?)\);", text, re.MULTILINE | re.DOTALL)
     assert header is not None, "the converter wrote no top module"
-    found = {item.strip() for item in header.group(1).split(",")}
+    # A name that is a keyword of SystemVerilog, such as `final`, is written with a backslash.
+    found = {item.strip().removeprefix("\\") for item in header.group(1).split(",")}
     clocks = tuple(
         Port(port, "input", 1, role=role)
         for port, role in (("clk", "clock"), ("rst", "reset"))

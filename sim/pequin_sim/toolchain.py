@@ -269,6 +269,10 @@ LINT_WAIVERS = {
     "UNUSEDSIGNAL": "Amaranth gives every field of a struct a wire, read or not",
     "UNUSEDPARAM": "as for signals",
     "BLKSEQ": "Amaranth writes combinational processes for registers with '='",
+    "PROCASSINIT": "a register's power-on value is its declaration's initial value",
+    "WIDTHEXPAND": "operands of unequal width are extended by the operator, as Amaranth means it",
+    "WIDTHTRUNC": "a bit select by a variable is written as a shift, a test for zero as '!'",
+    "ASCRANGE": "a field of no bits, such as an index into one entry, is declared as [-1:0]",
 }
 """Verilator warnings that generated code raises by construction, each with its reason."""
 

@@ -5,14 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import LSB_EXPONENT, TERM_BITS
+from pequin.formats import E8M0
 from pequin.mac.delay import delay, register
 from pequin.mac.dot_product import SUM_BITS
-from pequin.mac.types import NAN_SCALE, WeightFormat
+from pequin.mac.types import WeightFormat
 
 _BIAS = {
     # E8M0 bias twice, and the binary places of the products: 2**-1 * 2**-6 and 2**-6 * 2**-6.
-    WeightFormat.MXFP4: 2 * 127 + 7 + LSB_EXPONENT,
-    WeightFormat.MXINT8: 2 * 127 + 12 + LSB_EXPONENT,
+    WeightFormat.MXFP4: 2 * E8M0.BIAS + 7 + LSB_EXPONENT,
+    WeightFormat.MXINT8: 2 * E8M0.BIAS + 12 + LSB_EXPONENT,
 }
 
 _MAX_RIGHT = SUM_BITS
@@ -93,7 +94,7 @@ class Aligner(wiring.Component):
         )
         m.d.comb += [
             shift.eq(self.weight_scale + self.act_scale - bias),
-            is_nan.eq((self.weight_scale == NAN_SCALE) | (self.act_scale == NAN_SCALE)),
+            is_nan.eq(E8M0(self.weight_scale).is_nan | E8M0(self.act_scale).is_nan),
             right.eq(Mux(shift >= 0, 0, Mux(shift < -_MAX_RIGHT, _MAX_RIGHT, -shift))),
             left.eq(Mux(shift < 0, 0, Mux(shift > _MAX_LEFT, _MAX_LEFT, shift))),
         ]

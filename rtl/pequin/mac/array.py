@@ -62,8 +62,8 @@ class MacArray(wiring.Component):
     -------
     command : In(stream of mac_command(params))
     weights : In(stream of weight_beats())
-        The beats of all commands, one after the other; each command starts a new chunk. A
-        transfer may bring one or two beats but none of the next command's.
+        The beats of all commands, one after the other, in transfers of one or two; each command
+        starts a new chunk.
     activations : In(stream of activation_write(params))
         Always ready.
     results : Out(stream of result_group(params))

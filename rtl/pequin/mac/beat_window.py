@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.mac.types import BEAT_BITS, weight_beats
 
-_HELD = 4
+_HELD = 5
+"""Two beats to show, one that an odd start leaves over, and room for the next two."""
 
 
 class BeatWindow(wiring.Component):
@@ -15,8 +16,9 @@ class BeatWindow(wiring.Component):
     The array takes one beat (a scale beat, or unpaired) or two (paired) whatever grouping the
     producer chose.
 
-    Timing: a beat shows one clock after it was accepted. Sustains two beats per clock. `ready`
-    depends on registers only: it is high while at least two places are free.
+    Timing: a beat shows one clock after it was accepted. Sustains two beats per clock, also when
+    a single beat has put them out of step with the transfers. `ready` depends on registers
+    only: it is high while at least two places are free.
 
     Members
     -------

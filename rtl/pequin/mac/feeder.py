@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
+from pequin.formats import E8M0
 from pequin.mac.types import (
     BEAT_BITS,
     CHUNK_BLOCKS,
@@ -14,8 +15,6 @@ from pequin.mac.types import (
     WeightFormat,
     mac_command,
 )
-
-_UNIT_SCALE = 127
 
 
 class Feeder(wiring.Component):
@@ -192,7 +191,7 @@ class Feeder(wiring.Component):
         ]
         for g in range(GROUPS):
             even, odd = pairs[0][g], Mux(self._two, pairs[1][g], pairs[0][g])
-            unit = Const(_UNIT_SCALE, 8)
+            unit = Const(E8M0.BIAS, 8)
             m.d.sync += [
                 self.tag.scales[0][g].eq(Mux(self._current.scaled, even, unit)),
                 self.tag.scales[1][g].eq(Mux(self._current.scaled, odd, unit)),

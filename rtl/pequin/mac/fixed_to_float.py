@@ -52,7 +52,7 @@ class FixedToFloat(wiring.Component):
     ) -> tuple[Signal, Signal]:
         """Register `value` shifted left by the largest sum of steps that loses no one bit."""
         shifts = Signal(len(steps), name=f"{name}_shifts")
-        flags = []
+        flags: list[Signal] = []
         stage = value
         for step in steps:
             empty = Signal(name=f"{name}_empty_{step}")

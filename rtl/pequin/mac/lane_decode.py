@@ -1,11 +1,12 @@
 """From the bytes of a beat to multiplier operands."""
 
-from amaranth import Array, Cat, Const, Module, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK
 from pequin.errors import ConfigError
+from pequin.formats import E2M1, MXINT8
 from pequin.mac.arith import balanced_sum
 from pequin.mac.types import BEAT_BITS, GROUPS, WeightFormat, WeightOperands
 
@@ -13,9 +14,6 @@ WEIGHT_OFFSET = 16
 """Added to a lane's signed operand (-12..15) to make it non-negative."""
 
 OPERAND_BITS = 5
-
-_E2M1_TWICE = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
-"""Twice the value of every E2M1 code (OCP Microscaling Formats v1.0, table of E2M1 values)."""
 
 
 def operand_bits(pack: int) -> int:
@@ -70,21 +68,17 @@ class LaneDecode(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        table = Array(Const(twice + WEIGHT_OFFSET, OPERAND_BITS) for twice in _E2M1_TWICE)
         lanes: list[list[Signal]] = [[], []]
         for i in range(BLOCK):
-            pair = [Signal(OPERAND_BITS, name=f"lane_{i}_{g}") for g in range(GROUPS)]
-            byte = self.beat.word_select(i, 8)
-            with m.If(self.format == WeightFormat.MXINT8):
-                m.d.comb += [
-                    pair[0].eq(byte[4:8].as_signed() + WEIGHT_OFFSET),
-                    pair[1].eq(byte[0:4] + WEIGHT_OFFSET),
-                ]
-            with m.Else():
-                m.d.comb += [
-                    pair[g].eq(table[self.beat.word_select(g * BLOCK + i, 4)])
-                    for g in range(GROUPS)
-                ]
+            byte = MXINT8(self.beat.word_select(i, 8))
+            halves = (byte.high, byte.low)
+            pair = []
+            for g in range(GROUPS):
+                element = E2M1(self.beat.word_select(g * BLOCK + i, 4))
+                lane = Signal(OPERAND_BITS, name=f"lane_{i}_{g}")
+                value = Mux(self.format == WeightFormat.MXINT8, halves[g], element.integer)
+                m.d.comb += lane.eq(value + WEIGHT_OFFSET)
+                pair.append(lane)
             gap = Const(0, self._pack - OPERAND_BITS)
             m.d.comb += self.operands.lanes[i].eq(Cat(pair[0], gap, pair[1]))
             for g in range(GROUPS):

@@ -1,6 +1,7 @@
 """A command's outcome, gathered from its results."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Const, Module, Mux, Signal
+from amaranth.hdl import Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -69,7 +70,7 @@ class StatusCollector(wiring.Component):
         lanes = self._params.config.drain_lanes
         group = self.drained
         errors, first = Signal(ResultFlags, name="errors"), Signal(range(lanes), name="first")
-        joined = 0
+        joined: Value = Const(0, 1)
         for d in reversed(range(lanes)):  # the last assignment wins: the lowest lane
             flags = Mux(group.mask[d], group.flags[d].as_value(), 0)
             joined = joined | flags

@@ -18,9 +18,6 @@ CHUNK_BLOCKS = 32
 OPERAND_TOTAL_BITS = 10
 """Bits of a sum of 32 five-bit operands."""
 
-NAN_SCALE = 0xFF
-"""E8M0 code that marks a block as NaN (OCP Microscaling Formats v1.0)."""
-
 
 class WeightFormat(enum.Enum, shape=1):
     """Element format of a weight stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -264,20 +265,26 @@ class _Run:
         plusargs = list(self.plusargs)
         if self.waves and self.simulator == "verilator":
             plusargs += self.waves.plusargs(self.design.top)
-        recorder.test(
-            test_module=self.test_module,
-            hdl_toplevel=self.design.top,
-            hdl_toplevel_lang="verilog",
-            testcase=self.testcase,
-            seed=self.seed,
-            plusargs=plusargs,
-            build_dir=self.built.directory,
-            test_dir=directory,
-            results_xml=str(results),
-        )
+        # Under pytest cocotb's runner goes on to look for results: leave it before it does.
+        with contextlib.suppress(_Recorded):
+            recorder.test(
+                test_module=self.test_module,
+                hdl_toplevel=self.design.top,
+                hdl_toplevel_lang="verilog",
+                testcase=self.testcase,
+                seed=self.seed,
+                plusargs=plusargs,
+                build_dir=self.built.directory,
+                test_dir=directory,
+                results_xml=str(results),
+            )
         command, env = recorder.recorded
         env["PYTHONUNBUFFERED"] = "1"
         return command, env
+
+
+class _Recorded(Exception):  # noqa: N818 - it is no error
+    """The command line is known."""
 
 
 def _recorder(simulator: str) -> Any:
@@ -289,6 +296,7 @@ def _recorder(simulator: str) -> Any:
         def _execute(self, cmds: Sequence[Sequence[str]], cwd: Any) -> None:
             (command,) = cmds
             self.recorded = (list(command), dict(self.env))
+            raise _Recorded
 
     return Recorder()
 

