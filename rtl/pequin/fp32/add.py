@@ -71,9 +71,7 @@ class FloatAdd(wiring.Component):
         sig_a, sig_b = (
             registered(m, f"significand_{n}", v.significand) for n, v in (("a", a), ("b", b))
         )
-        exp_a, exp_b = (
-            registered(m, f"exponent_{n}", v.exponent) for n, v in (("a", a), ("b", b))
-        )
+        exp_a, exp_b = (registered(m, f"exponent_{n}", v.exponent) for n, v in (("a", a), ("b", b)))
         big, small = Mux(swap, sig_b, sig_a), Mux(swap, sig_a, sig_b)
         larger = Mux(swap, exp_b, exp_a)
         difference = named(m, "difference", Mux(swap, exp_b - exp_a, exp_a - exp_b)[:8])

@@ -47,9 +47,7 @@ class FloatMul(wiring.Component):
         self._round(m, mantissa, up, exponent, flags)
         return m
 
-    def _normalise(
-        self, m: Module, product: Value, exponent: Value
-    ) -> tuple[Value, Value, Value]:
+    def _normalise(self, m: Module, product: Value, exponent: Value) -> tuple[Value, Value, Value]:
         """Bring the product into [1, 2) and decide the rounding."""
         top = product[47]
         mantissa = named(m, "normal", Mux(top, product[24:48], product[23:47]))
@@ -63,9 +61,7 @@ class FloatMul(wiring.Component):
             registered(m, "exponent_4", biased),
         )
 
-    def _round(
-        self, m: Module, mantissa: Value, up: Value, exponent: Value, flags: Value
-    ) -> None:
+    def _round(self, m: Module, mantissa: Value, up: Value, exponent: Value, flags: Value) -> None:
         sign, nan, infinite, zero = flags
         rounded = named(m, "rounded", (mantissa + up)[:25])
         carried = named(m, "carried", exponent + rounded[24])

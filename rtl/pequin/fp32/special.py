@@ -235,7 +235,9 @@ class _Lane(wiring.Component):
         rounded = named(m, "rounded", ((mantissa + 1) >> 1)[:25])
         tiny = whole - low < 1
         exponent = named(m, "exponent", whole - low + rounded[24])
-        value = named(m, "packed", pack(~exp2 & a.sign, exponent[:8], Mux(rounded[24], 0, rounded[:23])))
+        value = named(
+            m, "packed", pack(~exp2 & a.sign, exponent[:8], Mux(rounded[24], 0, rounded[:23]))
+        )
         zero = Const(0, 32)
         signed_zero = Cat(Const(0, 31), a.sign)
         infinity = Const(INFINITY, 32)
@@ -247,14 +249,10 @@ class _Lane(wiring.Component):
             Mux(huge | (exponent > 254), infinity, value),
         )
         with_exp2 = Mux(a.is_zero, Const(BIAS << 23, 32), with_exp2)
-        reciprocal = Mux(
-            a.is_zero, signed_infinity, Mux(tiny | a.is_infinite, signed_zero, value)
-        )
+        reciprocal = Mux(a.is_zero, signed_infinity, Mux(tiny | a.is_infinite, signed_zero, value))
         rsqrt_value = Mux(a.is_infinite, zero, value)
         rsqrt_value = Mux(a.sign, Const(CANONICAL_NAN, 32), rsqrt_value)
         rsqrt_value = Mux(a.is_zero, infinity, rsqrt_value)
         result = Mux(exp2, with_exp2, Mux(rsqrt, rsqrt_value, reciprocal))
         result = Mux(a.is_nan, Const(CANONICAL_NAN, 32), result)
-        m.d.sync += self.result.as_value().eq(
-            Mux(self._is(6, Function.PASS), a.as_value(), result)
-        )
+        m.d.sync += self.result.as_value().eq(Mux(self._is(6, Function.PASS), a.as_value(), result))

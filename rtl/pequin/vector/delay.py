@@ -46,9 +46,7 @@ class DelayLine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        m.submodules.ring = ring = memory.Memory(
-            shape=len(self.input), depth=self._clocks, init=[]
-        )
+        m.submodules.ring = ring = memory.Memory(shape=len(self.input), depth=self._clocks, init=[])
         at, following = Signal(range(self._clocks)), Signal(range(self._clocks))
         m.d.comb += following.eq(Mux(at == self._clocks - 1, 0, at + 1))
         m.d.sync += at.eq(following)

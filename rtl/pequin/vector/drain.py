@@ -74,9 +74,7 @@ class DrainBuffer(wiring.Component):
         self._store(m, filling, reading, row, write)
         return m
 
-    def _fill(
-        self, m: Module, full: Signal, filling: Signal, row: Signal, write: Signal
-    ) -> None:
+    def _fill(self, m: Module, full: Signal, filling: Signal, row: Signal, write: Signal) -> None:
         """Count groups and rows of the announced command."""
         lanes = self._params.config.drain_lanes
         active, left = Signal(), Signal(16)
@@ -127,9 +125,7 @@ class DrainBuffer(wiring.Component):
             offset = (bank - turn)[:bits] if bits else Const(0, 1)
             vector = group.vector + offset
             at = Cat(row[bits:], vector[:vector_bits], filling)
-            place = Cat(
-                self.place[bits:], self.vector[:vector_bits], reading
-            )
+            place = Cat(self.place[bits:], self.vector[:vector_bits], reading)
             m.d.comb += [
                 into.addr.eq(at),
                 into.data.eq(spread[32 * bank : 32 * bank + 32]),

@@ -235,9 +235,7 @@ class RowIssuer(wiring.Component):
         m.d.comb += [
             place.linear.eq(run.pair <= lanes),
             place.apart.eq(run.pair.any()),
-            place.element.eq(
-                place.offset + Mux(place.second_half & ~place.linear, run.pair, 0)
-            ),
+            place.element.eq(place.offset + Mux(place.second_half & ~place.linear, run.pair, 0)),
             place.second.eq(Mux(place.linear, (place.offset & run.pair).any(), place.second_half)),
             place.last_vector.eq(place.vector + 1 == command.vectors),
             place.row_end.eq((place.element[:5] + lanes)[5]),
@@ -291,15 +289,11 @@ class RowIssuer(wiring.Component):
             issued.reads_a.eq(run.reads_a),
             issued.reads_b.eq(run.reads_b),
             issued.source.eq(command.source),
-            issued.left.eq(
-                Mux(place.element < command.length, command.length - place.element, 0)
-            ),
+            issued.left.eq(Mux(place.element < command.length, command.length - place.element, 0)),
             issued.limits.eq(command.limits),
             issued.block_first.eq(blocks & (place.element[:5] == 0)),
             issued.vector_first.eq((place.element == 0) & ~place.second_half),
-            issued.lock.eq(
-                Mux(place.apart, ~boundary, blocks & ~place.row_end)
-            ),
+            issued.lock.eq(Mux(place.apart, ~boundary, blocks & ~place.row_end)),
             issued.gap.eq(place.apart & boundary),
             self.rows.valid.eq(
                 active
@@ -308,10 +302,7 @@ class RowIssuer(wiring.Component):
                 & (self.granule if self._queue else Const(1, 1))
                 & (self.block_credit | ~issued.block_first)
                 & (self.value_credit | ~(values & issued.vector_first))
-                & (
-                    self.result_credit
-                    | ~((command.reduce == Reduce.ARG_MAX) & issued.vector_first)
-                )
+                & (self.result_credit | ~((command.reduce == Reduce.ARG_MAX) & issued.vector_first))
             ),
         ]
 
@@ -378,9 +369,7 @@ class RowIssuer(wiring.Component):
         lanes = self._params.config.lanes
         command = run.command
         drain = command.source == Source.DRAIN
-        m.d.comb += self.granule_done.eq(
-            taken & place.row_end & (place.last_vector | ~drain)
-        )
+        m.d.comb += self.granule_done.eq(taken & place.row_end & (place.last_vector | ~drain))
         with m.If(taken):
             m.d.sync += place.offset.eq(place.offset + lanes)
             with m.If(place.row_end & drain):

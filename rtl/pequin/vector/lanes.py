@@ -209,9 +209,7 @@ class VectorLanes(wiring.Component):
         near_b, low = named(m, f"near_b_{lane}", near_b), named(m, f"low_{lane}", low)
         in_row = rotary & ~apart
         y1 = Mux(apart, b, Mux(in_row, Mux(low, b, near_b), factor))
-        x2 = Mux(
-            apart, wires["partner"].word_select(lane, 32), Mux(in_row, near_x, b)
-        )
+        x2 = Mux(apart, wires["partner"].word_select(lane, 32), Mux(in_row, near_x, b))
         y2 = Mux(
             apart,
             wires["partner_factor"].word_select(lane, 32),

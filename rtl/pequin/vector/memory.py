@@ -81,9 +81,7 @@ class VectorMemory(wiring.Component):
         access = self._access(m)
         outputs, used = self._reads(m, access)
         self._writes(m, access)
-        m.d.comb += access.granted.eq(
-            Mux(access.row_bank, ~used[1], ~used[0]) & access.wants_read
-        )
+        m.d.comb += access.granted.eq(Mux(access.row_bank, ~used[1], ~used[0]) & access.wants_read)
         m.d.comb += access.row.eq(Mux(access.bank_1, outputs[1], outputs[0]))
         return m
 
@@ -152,9 +150,7 @@ class VectorMemory(wiring.Component):
             self.row_a.eq(Mux(bank_a1, outputs[1], outputs[0])),
             early_b.eq(Mux(bank_b1, outputs[1], outputs[0])),
         ]
-        m.d.comb += self.row_b.eq(
-            Mux(late_2, Mux(late_bank_2, outputs[1], outputs[0]), early_b)
-        )
+        m.d.comb += self.row_b.eq(Mux(late_2, Mux(late_bank_2, outputs[1], outputs[0]), early_b))
 
     def _writes(self, m: Module, access: Any) -> None:
         bank, row = self._split(self.write_address)

@@ -262,9 +262,7 @@ class Quantizer(wiring.Component):
         bits = lanes.bit_length() - 1
         v = _Values()
         reading, element = Signal(), Signal(9)
-        here = data.View(
-            block_place(), Mux(reading, places[1].as_value(), places[0].as_value())
-        )
+        here = data.View(block_place(), Mux(reading, places[1].as_value(), places[0].as_value()))
         scale = Mux(reading, scales[1], scales[0])
         step = ~v.valid | v.accepted
         last = element + 1 == here.length
@@ -313,9 +311,7 @@ class Quantizer(wiring.Component):
             self.activations.valid.eq(blocks.r_rdy & to_acts),
             self.kv.valid.eq(values.valid | (blocks.r_rdy & ~to_acts)),
             values.accepted.eq(values.valid & self.kv.ready),
-            blocks.r_en.eq(
-                Mux(to_acts, self.activations.ready, self.kv.ready & ~values.valid)
-            ),
+            blocks.r_en.eq(Mux(to_acts, self.activations.ready, self.kv.ready & ~values.valid)),
             self.written.valid.eq(blocks.r_rdy & blocks.r_en & place.end),
             self.written.entry.eq(place.entry),
             self.written_queue.eq(place.queue),
@@ -324,9 +320,7 @@ class Quantizer(wiring.Component):
             kv.values.eq(values.valid),
             kv.address.eq(Mux(values.valid, values.place.address, place.address)),
             kv.lane.eq(Mux(values.valid, values.place.lane, place.lane)),
-            kv.elements.eq(
-                Mux(values.valid, values.element.replicate(BLOCK), head.elements)
-            ),
+            kv.elements.eq(Mux(values.valid, values.element.replicate(BLOCK), head.elements)),
             kv.scale.eq(Mux(values.valid, values.scale, head.scale)),
             kv.last.eq(Mux(values.valid, values.place.last, place.last)),
         ]

@@ -130,9 +130,7 @@ class Reducer(wiring.Component):
         row = self.result.row
         terms, overflow = [], Signal(self._lanes)
         for lane in range(self._lanes):
-            m.submodules[f"term{lane}"] = unit = FloatToFixed(
-                width=TERM_BITS, lsb_exponent=SUM_LSB
-            )
+            m.submodules[f"term{lane}"] = unit = FloatToFixed(width=TERM_BITS, lsb_exponent=SUM_LSB)
             value = Mux(row.live[lane], self.result.reduce[lane], 0)
             m.d.comb += [unit.a.as_value().eq(value), overflow[lane].eq(unit.overflow)]
             terms.append(unit.result)
@@ -181,13 +179,9 @@ class Reducer(wiring.Component):
         bound_index: Signal,
     ) -> None:
         """Join the row with what the vector's earlier rows left."""
-        layout = data.StructLayout(
-            {"total": signed(SUM_BITS), "key": 32, "index": LENGTH_BITS}
-        )
+        layout = data.StructLayout({"total": signed(SUM_BITS), "key": 32, "index": LENGTH_BITS})
         columns = self._params.config.columns
-        m.submodules.partial = partial = memory.Memory(
-            shape=layout, depth=columns + 1, init=[]
-        )
+        m.submodules.partial = partial = memory.Memory(shape=layout, depth=columns + 1, init=[])
         read, write = partial.read_port(domain="comb"), partial.write_port()
         slot = Mux(row.queue, row.vector + 1, 0)[: len(read.addr)]
         before, joined = Signal(layout), Signal(layout)

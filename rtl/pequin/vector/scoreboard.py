@@ -142,7 +142,10 @@ class Scoreboard(wiring.Component):
     def _hazard(self, m: Module, i: int, live: Value, tail: Signal) -> Value:
         """Compare the waiting command's reads with the writes of entry `i`."""
         command, inner = self.command, self.command.command
-        low, high = Signal.like(inner.dst, name=f"low_{i}"), Signal.like(inner.dst, name=f"high_{i}")
+        low, high = (
+            Signal.like(inner.dst, name=f"low_{i}"),
+            Signal.like(inner.dst, name=f"high_{i}"),
+        )
         stores, scalars = Signal(name=f"stores_{i}"), Signal(name=f"writes_scalars_{i}")
         with m.If(self.start & (tail == i)):
             good = ~command.status.as_value().any()

@@ -75,9 +75,7 @@ def exp2(x: npt.ArrayLike) -> F32:
     magnitude = significand >> np.clip(134 - exponent, 0, 63)
     fixed = np.where(sign == 1, -magnitude, magnitude)
     whole, place = fixed >> GRID_BITS, fixed & ((1 << GRID_BITS) - 1)
-    bits = _assemble(
-        _chord("exp2", place >> 16, place & 0xFFFF), whole + 127, np.zeros_like(sign)
-    )
+    bits = _assemble(_chord("exp2", place >> 16, place & 0xFFFF), whole + 127, np.zeros_like(sign))
     huge = exponent > 134
     bits = np.where(huge, np.where(sign == 1, 0, 0x7F800000), bits)
     bits = np.where(np.isnan(value), CANONICAL_NAN, bits)

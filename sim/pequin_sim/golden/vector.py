@@ -423,9 +423,7 @@ class VectorMachine:
             minus = c.op == "sub"
         else:
             operand = (
-                np.float32(-0.0)
-                if c.s2 is None
-                else self.scalars[self._index(c, "s2", c.s2, v)]
+                np.float32(-0.0) if c.s2 is None else self.scalars[self._index(c, "s2", c.s2, v)]
             )
             minus = c.minus_s2 and c.s2 is not None
         return fp32.sub(product, operand) if minus else fp32.add(product, operand)
@@ -510,9 +508,7 @@ class VectorMachine:
                 for d in range(c.length):
                     element = block.elements[d : d + 1] * BLOCK
                     self.kv.append(
-                        KvWrite(
-                            True, base + d, c.lane, element, block.scale, d + 1 == c.length
-                        )
+                        KvWrite(True, base + d, c.lane, element, block.scale, d + 1 == c.length)
                     )
             return
         ordered = [block for _, blocks in written for block in blocks]

@@ -17,8 +17,8 @@ from pequin_tb.fp32.player import FIXED_WIDTH, RESULTS, UnitPlayer
 
 Bits = npt.NDArray[np.uint32]
 
-FLUSH_PAIR = (0x21CAFBFE, 0x1E216DBD)
-"""A product just below 2**-126 that rounds to it: it must be flushed."""
+FLUSH_PAIRS = ((0x21CAFBFE, 0x1E216DBD), (0x21B00005, 0x1E3A2E86))
+"""Products below 2**-126 that must be flushed; the second rounds to 2**-126 with 24 bits."""
 
 
 def corners() -> Bits:
@@ -28,7 +28,8 @@ def corners() -> Bits:
     exponents += [157, 158, 159, 190, 191, 229, 230, 253, 254, 255]
     fractions = [0, 1, 2, 3, 0x3FFFFF, 0x400000, 0x400001, 0x555555, 0x7FFFFD, 0x7FFFFE, 0x7FFFFF]
     magnitudes = [e << 23 | f for e in exponents for f in fractions]
-    magnitudes += [*FLUSH_PAIR, 0x42FC0000, 0x42FC0001, 0x42FFFFFF, 0x43000000]
+    magnitudes += [bits for pair in FLUSH_PAIRS for bits in pair]
+    magnitudes += [0x42FC0000, 0x42FC0001, 0x42FFFFFF, 0x43000000]
     both = np.array(magnitudes, np.uint32)
     return np.unique(np.concatenate([both, both | np.uint32(0x80000000)]))
 

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pequin.config import TileConfig, TileParams
-from pequin.export import Design, elaborate
+from pequin.export import Design
 from pequin.vector import VectorUnit
 from pequin.vector.memory import BANKS
 from pequin_sim.compare import require_same
 from pequin_sim.golden.fp32 import F32, to_bits
 from pequin_sim.golden.vector import Response, VectorCommand, VectorMachine
 from pequin_sim.images import read_image, write_image
+from pequin_sim.rtl.designs import cached_design
 from pequin_sim.runner import simulate
 from pequin_tb.vector import pack
 
@@ -27,7 +28,8 @@ from pequin_tb.vector import pack
 @functools.lru_cache(maxsize=8)
 def design(preset: str) -> Design:
     """Return the vector unit of a preset."""
-    return elaborate(VectorUnit(params(preset)), "vector_unit")
+    p = params(preset)
+    return cached_design("vector_unit", p, lambda: VectorUnit(p))
 
 
 def params(preset: str) -> TileParams:
@@ -164,9 +166,7 @@ def _golden(
     return machine, responses
 
 
-def _job(
-    program: Program, p: TileParams, pause: float, seed: int, timeout: int
-) -> dict[str, Any]:
+def _job(program: Program, p: TileParams, pause: float, seed: int, timeout: int) -> dict[str, Any]:
     script = [
         ["wait"] if step is None else ["command", step[0], hex(pack.command_word(p, step[1]))]
         for step in program.steps
@@ -174,7 +174,9 @@ def _job(
     groups: list[int] = []
     for row in program.drained:
         groups += pack.drain_words(p, to_bits(row)[np.newaxis])
-    blocks = [int.from_bytes(elements, "little") | scale << 256 for elements, scale in program.blocks]
+    blocks = [
+        int.from_bytes(elements, "little") | scale << 256 for elements, scale in program.blocks
+    ]
     return {
         "script": script,
         "results": [hex(w) for w in groups],

@@ -48,9 +48,7 @@ def pack(layout: data.StructLayout, values: dict[str, int]) -> int:
 
 def unpack(layout: data.StructLayout, word: int) -> dict[str, int]:
     """Return a struct's fields as plain integers."""
-    return {
-        str(name): word >> field.offset & ((1 << field.width) - 1) for name, field in layout
-    }
+    return {str(name): word >> field.offset & ((1 << field.width) - 1) for name, field in layout}
 
 
 def command_word(params: TileParams, command: VectorCommand) -> int:
