@@ -1,5 +1,7 @@
 """fp32 addition and subtraction."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -32,6 +34,11 @@ class FloatAdd(wiring.Component):
     result : Out(Float32)
         Nearest even; an exact zero from non-zero operands is +0; infinity - infinity is NaN.
     """
+
+    a: Any
+    b: Any
+    subtract: Any
+    result: Any
 
     LATENCY = 7
 

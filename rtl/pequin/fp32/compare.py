@@ -1,5 +1,7 @@
 """fp32 comparison and maximum."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -35,6 +37,10 @@ class FloatMax(wiring.Component):
         Their maximum.
     """
 
+    a: Any
+    b: Any
+    result: Any
+
     LATENCY = 2
 
     def __init__(self) -> None:
@@ -63,6 +69,13 @@ class FloatCompare(wiring.Component):
     unordered : Out(1)
         One is NaN.
     """
+
+    a: Any
+    b: Any
+    less: Any
+    equal: Any
+    greater: Any
+    unordered: Any
 
     LATENCY = 2
 

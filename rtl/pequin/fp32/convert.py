@@ -1,5 +1,7 @@
 """Conversion between fp32 and 32-bit integers."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -20,6 +22,9 @@ class IntToFloat(wiring.Component):
     result : Out(Float32)
         Its value.
     """
+
+    a: Any
+    result: Any
 
     LATENCY = FixedToFloat.LATENCY
 
@@ -48,6 +53,10 @@ class FloatToInt(wiring.Component):
     invalid : Out(1)
         The operand was NaN or did not fit.
     """
+
+    a: Any
+    result: Any
+    invalid: Any
 
     LATENCY = 3
 

@@ -1,5 +1,7 @@
 """Conversion between fp32 and fixed point of any width."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -34,6 +36,9 @@ class FixedToFloat(wiring.Component):
     ConfigError
         The width is out of range, or a value could leave fp32's normal range.
     """
+
+    a: Any
+    result: Any
 
     LATENCY = 4
 
@@ -111,6 +116,10 @@ class FloatToFixed(wiring.Component):
     ConfigError
         The width or the exponent is out of range.
     """
+
+    a: Any
+    result: Any
+    overflow: Any
 
     LATENCY = 3
 

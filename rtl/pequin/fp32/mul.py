@@ -1,5 +1,7 @@
 """fp32 multiplication."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -20,6 +22,10 @@ class FloatMul(wiring.Component):
         a * b, nearest even; 0 * infinity is NaN.
     """
 
+    a: Any
+    b: Any
+    result: Any
+
     LATENCY = 5
 
     def __init__(self) -> None:
@@ -31,10 +37,10 @@ class FloatMul(wiring.Component):
         a, b = self.a, self.b
         sig_a = registered(m, "significand_a", a.significand)
         sig_b = registered(m, "significand_b", b.significand)
-        exponent = registered(m, "exponent_1", a.exponent + b.exponent)
+        exponent: Value = registered(m, "exponent_1", a.exponent + b.exponent)
         nan = a.is_nan | b.is_nan | (a.is_infinite & b.is_zero) | (a.is_zero & b.is_infinite)
         infinite = a.is_infinite | b.is_infinite
-        flags = Cat(a.sign ^ b.sign, nan, infinite, a.is_zero | b.is_zero)
+        flags: Value = Cat(a.sign ^ b.sign, nan, infinite, a.is_zero | b.is_zero)
         for stage in range(1, 5):
             flags = registered(m, f"flags_{stage}", flags)
         # Partial products of 12 x 24 bits fit pairs of 18 x 18 multipliers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import data, enum, memory, wiring
@@ -18,7 +19,16 @@ from pequin.fp32.tables import (
     reciprocal_table,
     rsqrt_table,
 )
-from pequin.fp32.types import BIAS, CANONICAL_NAN, INFINITY, Float32, named, pack, registered
+from pequin.fp32.types import (
+    BIAS,
+    CANONICAL_NAN,
+    INFINITY,
+    Float32,
+    as_float,
+    named,
+    pack,
+    registered,
+)
 
 _OFFSET_BITS = 16
 
@@ -33,7 +43,9 @@ class Function(enum.Enum, shape=2):
     RSQRT = 3
 
 
-_TABLES = {
+_TABLE_COUNT = {Function.EXP2: 1, Function.RECIPROCAL: 1, Function.RSQRT: 2}
+
+_TABLES: dict[Any, Any] = {
     Function.EXP2: [exp2_table],
     Function.RECIPROCAL: [reciprocal_table],
     Function.RSQRT: [lambda: rsqrt_table(False), lambda: rsqrt_table(True)],
@@ -72,6 +84,10 @@ class SpecialFunctions(wiring.Component):
         No lane or no function.
     """
 
+    function: Any
+    a: Any
+    result: Any
+
     LATENCY = 7
 
     def __init__(
@@ -109,6 +125,7 @@ class SpecialFunctions(wiring.Component):
         m = Module()
         words, bases = self._table()
         entry = data.StructLayout({"value": VALUE_BITS, "slope": SLOPE_BITS})
+        table: Any
         m.submodules.table = table = memory.Memory(shape=entry, depth=len(words), init=words)
         function = [self.function.as_value()]
         for stage in range(1, 7):
@@ -131,7 +148,7 @@ class SpecialFunctions(wiring.Component):
         words: list[dict[str, int]] = []
         bases: dict[Function, int] = {}
         # rsqrt needs two neighbours at an even place.
-        for function in sorted(self._functions, key=lambda f: -len(_TABLES[f])):
+        for function in sorted(self._functions, key=lambda f: -_TABLE_COUNT[f]):
             bases[function] = len(words) >> INDEX_BITS
             for make in _TABLES[function]:
                 words += [{"value": v, "slope": s} for v, s in make()]
@@ -141,10 +158,16 @@ class SpecialFunctions(wiring.Component):
 class _Lane(wiring.Component):
     """One lane; `function` holds the function of the last seven clocks, newest first."""
 
+    function: Any
+    a: Any
+    address: Any
+    entry: Any
+    result: Any
+
     def __init__(self, functions: tuple[Function, ...], bases: dict[Function, int]) -> None:
         self._functions = functions
         self._bases = bases
-        self._select_bits = max(base + len(_TABLES[f]) for f, base in bases.items()) - 1
+        self._select_bits = max(base + _TABLE_COUNT[f] for f, base in bases.items()) - 1
         self._select_bits = self._select_bits.bit_length()
         entry = data.StructLayout({"value": VALUE_BITS, "slope": SLOPE_BITS})
         super().__init__(
@@ -169,7 +192,7 @@ class _Lane(wiring.Component):
         operand = [self.a.as_value()]
         for stage in range(1, 7):
             operand.append(registered(m, f"operand_{stage}", operand[-1]))
-        offset, whole = self._address(m, Float32(operand[2]), fixed)
+        offset, whole = self._address(m, as_float(operand[2]), fixed)
         # Clock 3: the table's word is there; a register after it suits a block RAM.
         offset, whole = registered(m, "offset_4", offset), registered(m, "whole_4", whole)
         value = registered(m, "value_4", self.entry.value)
@@ -181,7 +204,7 @@ class _Lane(wiring.Component):
         total = Mux(self._is(5, Function.EXP2), value + change, value - change)
         total = registered(m, "total", total[:VALUE_BITS])
         whole = registered(m, "whole_6", whole)
-        self._finish(m, Float32(operand[6]), total, whole)
+        self._finish(m, as_float(operand[6]), total, whole)
         return m
 
     def _reduce_exp2(self, m: Module) -> Value:
@@ -197,13 +220,13 @@ class _Lane(wiring.Component):
         magnitude = named(m, "magnitude", (wide >> distance)[:34])
         return registered(m, "fixed", Mux(sign, -magnitude, magnitude)[:35].as_signed())
 
-    def _address(self, m: Module, a: Float32, fixed: Value) -> tuple[Value, Value]:
+    def _address(self, m: Module, a: Any, fixed: Value) -> tuple[Value, Value]:
         """Clock 3: segment, offset in the segment (16 bits), and the result's exponent field."""
         exp2 = self._is(2, Function.EXP2)
         rsqrt = self._is(2, Function.RSQRT)
         # The exponent field of an even power of two, 2**0 say, is odd.
         odd = rsqrt & ~a.exponent[0]
-        select = Const(0, self._select_bits)
+        select: Value = Const(0, self._select_bits)
         for function, base in self._bases.items():
             select = select | Mux(self._is(2, function), base, 0)
         segment = Mux(
@@ -226,7 +249,7 @@ class _Lane(wiring.Component):
         )
         return registered(m, "offset_3", offset), registered(m, "whole_3", whole)
 
-    def _finish(self, m: Module, a: Float32, total: Value, whole: Value) -> None:
+    def _finish(self, m: Module, a: Any, total: Value, whole: Value) -> None:
         """Clock 7: round half up to 24 bits and put the special cases in."""
         exp2, rsqrt = self._is(6, Function.EXP2), self._is(6, Function.RSQRT)
         # A total below 1.0 has its highest bit one place lower.

@@ -7,6 +7,7 @@ library.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 
@@ -32,7 +33,7 @@ def _chords(function: _Real) -> list[tuple[int, int]]:
         count = 1 << INDEX_BITS
         one = Decimal(1 << FRACTION_BITS)
         points = [_nearest(function(Decimal(i) / count) * one) for i in range(count + 1)]
-        return [(low, abs(high - low)) for low, high in zip(points, points[1:], strict=False)]
+        return [(low, abs(high - low)) for low, high in itertools.pairwise(points)]
 
 
 def _nearest(x: Decimal) -> int:

@@ -1,5 +1,7 @@
 """The binary32 format and helpers that several units share."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
@@ -61,6 +63,12 @@ class Float32(data.Struct):
         """24 bits with the hidden one; 0 for zeros, combinational."""
         hidden = self.exponent != 0
         return Cat(Mux(hidden, self.fraction, 0), hidden)
+
+
+def as_float(bits: Any) -> Any:
+    """Return a `Float32` view of 32 bits."""
+    view: Any = Float32
+    return view(bits)
 
 
 def pack(sign: Value, exponent: Value, fraction: Value) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -76,6 +78,9 @@ class CommandCheck(wiring.Component):
     checked : Out(stream of checked_command)
     """
 
+    commands: Any
+    checked: Any
+
     def __init__(self, params: TileParams, *, queue: int) -> None:
         self._params = params
         self._queue = queue
@@ -94,8 +99,8 @@ class CommandCheck(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        held = Signal(checked_command(self._params))
-        command = Signal(vector_command(self._params))
+        held: Any = Signal(checked_command(self._params))
+        command: Any = Signal(vector_command(self._params))
         m.d.comb += self.checked.payload.eq(held)
         end = self._ends(m, command)
         with m.FSM(name="check"):
@@ -128,7 +133,7 @@ class CommandCheck(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _ends(self, m: Module, command: Signal) -> object:
+    def _ends(self, m: Module, command: Any) -> Any:
         """Return a function of (base, stride, extent): the end of the last vector."""
         stride, base, extent = (Signal(24, name=f"end_{n}") for n in ("stride", "base", "extent"))
         total = Signal(_WIDE)
@@ -216,7 +221,7 @@ class CommandCheck(wiring.Component):
         return (c.vectors == 0) | (row_op & ((c.length == 0) | uneven | half | long))
 
     def _bad_scalars(self, c: Signal, row_op: Value) -> Value:
-        """A scalar register or a limit beyond the last one."""
+        """Tell whether a scalar register or a limit lies beyond the last one."""
         config = self._params.config
         more = (c.vectors - 1)[:8]
         reduces = row_op & (c.reduce != Reduce.NONE)
@@ -235,11 +240,10 @@ class CommandCheck(wiring.Component):
             bad = bad | (used & (index + Mux(step, more, 0) >= config.scalars))
         return bad
 
-    def _blocks(self, m: Module, c: Signal, held: Signal, end: object) -> None:
+    def _blocks(self, m: Module, c: Signal, held: Signal, end: Any) -> None:
         """Check the place of quantized blocks."""
         config = self._params.config
         blocks = (c.length + (BLOCK - 1)) >> 5
-        assert callable(end)
         last = end(c.address, c.address_step, (blocks - 1)[:LENGTH_BITS])
         column = (c.column + c.column_step * (c.vectors - 1)[:8])[:17]
         paired = c.paired

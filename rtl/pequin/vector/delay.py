@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
@@ -32,6 +34,9 @@ class DelayLine(wiring.Component):
         The delay is too short.
     """
 
+    input: Any
+    output: Any
+
     def __init__(self, *, width: int, clocks: int) -> None:
         if clocks < 2:
             raise ConfigError(f"a delay line delays by at least 2 clocks, not {clocks}")
@@ -46,7 +51,8 @@ class DelayLine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        m.submodules.ring = ring = memory.Memory(shape=len(self.input), depth=self._clocks, init=[])
+        ring: Any = memory.Memory(shape=len(self.input), depth=self._clocks, init=[])
+        m.submodules.ring = ring
         at, following = Signal(range(self._clocks)), Signal(range(self._clocks))
         m.d.comb += following.eq(Mux(at == self._clocks - 1, 0, at + 1))
         m.d.sync += at.eq(following)

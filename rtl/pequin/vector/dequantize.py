@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -23,7 +25,7 @@ def element_to_float(m: Module, name: str, value: Value, scale: Value) -> Value:
     normal = named(m, f"{name}_normal", (magnitude << zeros)[:8])
     # The highest bit has the weight 2**(7 - zeros - 6).
     exponent = named(m, f"{name}_exponent", scale + Const(1, 2) - zeros)
-    result = Cat(Const(0, 16), normal[:7], exponent[:8], sign)
+    result: Value = Cat(Const(0, 16), normal[:7], exponent[:8], sign)
     result = Mux(~normal[7] | (exponent < 1), Cat(Const(0, 31), sign), result)
     result = Mux(exponent > 254, Cat(Const(INFINITY, 31), sign), result)
     return Mux(scale == 0xFF, Const(CANONICAL_NAN, 32), result)
@@ -46,6 +48,10 @@ class Dequantizer(wiring.Component):
         First element; a multiple of `lanes`.
     row : Out(32 * lanes)
     """
+
+    block: Any
+    place: Any
+    row: Any
 
     def __init__(self, params: TileParams) -> None:
         self._params = params

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -40,6 +42,14 @@ class DrainBuffer(wiring.Component):
         Vector and element in the granule that a row starts with.
     row : Out(32 * lanes)
     """
+
+    results: Any
+    fill: Any
+    granule: Any
+    done: Any
+    vector: Any
+    place: Any
+    row: Any
 
     def __init__(self, params: TileParams) -> None:
         self._params = params
@@ -120,6 +130,7 @@ class DrainBuffer(wiring.Component):
         m.d.sync += turn_1.eq((self.place + self.vector)[:bits] if bits else 0)
         words = []
         for bank in range(lanes):
+            ram: Any
             m.submodules[f"bank{bank}"] = ram = memory.Memory(shape=32, depth=depth, init=[])
             into, out = ram.write_port(), ram.read_port()
             offset = (bank - turn)[:bits] if bits else Const(0, 1)

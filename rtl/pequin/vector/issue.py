@@ -26,6 +26,28 @@ from pequin.vector.types import (
     scalar_bits,
 )
 
+_COMMAND_FIELDS = (
+    "tag",
+    "op",
+    "function",
+    "factor",
+    "distance",
+    "minus_s2",
+    "store",
+    "reduce",
+    "start",
+    "quantize",
+    "paired",
+    "lane",
+    "out",
+    "use_multiplier",
+    "use_addend",
+    "multiplier",
+    "addend",
+    "finish",
+)
+"""Fields that a row takes from its command."""
+
 
 def issued_row(params: TileParams) -> data.StructLayout:
     """Return a row as it is issued, before scalars and masks are looked up.
@@ -130,6 +152,21 @@ class RowIssuer(wiring.Component):
     rows_done, blocks, values, scalars, not_finite, not_finite_scalar, overflow : In(part_event)
         Progress of the queue's commands.
     """
+
+    checked: Any
+    rows: Any
+    scalar_operations: Any
+    limits: Any
+    fill: Any
+    granule: Any
+    granule_done: Any
+    running: Any
+    source: Any
+    block_credit: Any
+    value_credit: Any
+    result_credit: Any
+    bound: Any
+    ended: Any
 
     def __init__(self, params: TileParams, *, queue: int) -> None:
         self._params = params
@@ -260,10 +297,7 @@ class RowIssuer(wiring.Component):
         blocks = (command.quantize != Quantize.NONE) & (command.quantize != Quantize.VALUES)
         values = command.quantize == Quantize.VALUES
         boundary = place.row_end if self._queue else place.vector_end
-        for name in (
-            "tag op function factor distance minus_s2 store reduce start quantize paired lane out "
-            "use_multiplier use_addend multiplier addend finish"
-        ).split():
+        for name in _COMMAND_FIELDS:
             m.d.comb += row[name].eq(command[name])
         self._scalar_indices(m, row, command, place.vector)
         m.d.comb += [

@@ -9,8 +9,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
-from pequin.fp32 import Float32, FloatAdd, FloatMul, Function, SpecialFunctions
-from pequin.fp32.types import ONE, named, registered
+from pequin.fp32 import FloatAdd, FloatMul, Function, SpecialFunctions
+from pequin.fp32.types import ONE, as_float, named, registered
 from pequin.vector.delay import DelayLine
 from pequin.vector.types import Factor, Op, row_layout
 
@@ -62,6 +62,13 @@ class VectorLanes(wiring.Component):
         The same row, computed.
     """
 
+    valid: Any
+    row: Any
+    a: Any
+    b: Any
+    result_valid: Any
+    result: Any
+
     LATENCY = 2 + _RESULT_AT + 1
 
     def __init__(self, params: TileParams) -> None:
@@ -102,7 +109,7 @@ class VectorLanes(wiring.Component):
             second.append(two)
         kept = self._delay(m, "kept", Cat(*second), _FACTOR_AT - _ADD_AT)
         products = self._factors(m, special, kept, control)
-        f = Cat(*(special.result[lane].as_value() for lane in range(self._lanes)))
+        f: Value = Cat(*(special.result[lane].as_value() for lane in range(self._lanes)))
         f = self._delay(m, "f", f, FloatMul.LATENCY)
         self._finish(m, control, products, f)
         return m
@@ -155,7 +162,7 @@ class VectorLanes(wiring.Component):
         c.partner_factor = Mux(pending, late_d, b)
         return c
 
-    def _select(self, m: Module, c: Any) -> tuple[Value, Any, list[list[Value]], Value]:
+    def _select(self, m: Module, c: Any) -> tuple[Any, Any, Any, Any]:
         """Clock 2: operands of both multipliers of each lane."""
         row = Signal(row_layout(self._params), name="chosen_row")
         m.d.comb += row.eq(c.row)
@@ -199,7 +206,7 @@ class VectorLanes(wiring.Component):
         factor = Mux(multiply, b, row.s1.as_value())
         one = Const(ONE, 32)
         near_x, near_b = x, b
-        low = Const(1, 1)
+        low: Value = Const(1, 1)
         for distance in range(self._lanes.bit_length() - 1):
             partner = lane ^ (1 << distance)
             here = row.distance == distance
@@ -279,7 +286,7 @@ class VectorLanes(wiring.Component):
 
     def _finish(self, m: Module, control: Any, products: list[Value], f: Value) -> None:
         row, result = control.row, self.result
-        bad = registered(m, "bad_sum", control.bad.any())
+        bad: Value = registered(m, "bad_sum", control.bad.any())
         bad = self._delay(m, "bad", bad, _RESULT_AT - _SPECIAL_AT - 1)
         square = row.factor == Factor.SQUARE
         before = (row.function == Function.EXP2) & ~square
@@ -291,7 +298,7 @@ class VectorLanes(wiring.Component):
         ]
         for lane, product in enumerate(products):
             own = f.word_select(lane, 32)
-            m.d.comb += wrong[lane].eq(~Float32(product).is_finite & row.live[lane])
+            m.d.comb += wrong[lane].eq(~as_float(product).is_finite & row.live[lane])
             m.d.sync += [
                 result.output[lane].eq(Mux(row.live[lane], Mux(square, own, product), 0)),
                 result.reduce[lane].eq(Mux(before, own, product)),

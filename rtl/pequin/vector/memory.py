@@ -47,6 +47,21 @@ class VectorMemory(wiring.Component):
         Answers of reads.
     """
 
+    read: Any
+    read_a: Any
+    read_b: Any
+    a: Any
+    b: Any
+    ready: Any
+    row_a: Any
+    row_b: Any
+    write: Any
+    write_address: Any
+    write_mask: Any
+    write_data: Any
+    access: Any
+    access_data: Any
+
     def __init__(self, params: TileParams) -> None:
         self._params = params
         self._lanes = params.config.lanes
@@ -90,7 +105,7 @@ class VectorMemory(wiring.Component):
         shift = self._lanes.bit_length() - 1
         return address[shift], address[shift + 1 :]
 
-    def _reads(self, m: Module, access: Any) -> tuple[list[Value], list[Value]]:
+    def _reads(self, m: Module, access: Any) -> tuple[list[Value], list[Signal]]:
         """Read a, and b in the same clock or in the next; return the banks' outputs and use."""
         bank_a, row_a = self._split(self.a)
         bank_b, row_b = self._split(self.b)

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.fp32 import Float32
-from pequin.fp32.types import named, registered
+from pequin.fp32.types import as_float, named, registered
 from pequin.mac.types import activation_write
 from pequin.vector.lanes import lane_result
 from pequin.vector.scoreboard import part_event
@@ -103,6 +103,18 @@ class Quantizer(wiring.Component):
         A command's last element of V has been accepted; of queue 0.
     """
 
+    valid: Any
+    result: Any
+    reserve_block: Any
+    reserve_value: Any
+    block_credit: Any
+    value_credit: Any
+    activations: Any
+    kv: Any
+    written: Any
+    written_queue: Any
+    value_written: Any
+
     def __init__(self, params: TileParams) -> None:
         self._params = params
         self._lanes = params.config.lanes
@@ -137,11 +149,11 @@ class Quantizer(wiring.Component):
         m = Module()
         row = self.result.row
         shorts = [
-            named(m, f"short_{lane}", shorten(Float32(self.result.output[lane])))
+            named(m, f"short_{lane}", shorten(as_float(self.result.output[lane])))
             for lane in range(self._lanes)
         ]
         largest = _largest(m, [short[9:17] for short in shorts])
-        place = Signal(block_place())
+        place: Any = Signal(block_place())
         m.d.comb += [
             place[name].eq(row[name])
             for name in ("paired", "column", "address", "lane", "length", "queue", "entry", "end")
@@ -235,6 +247,7 @@ class Quantizer(wiring.Component):
         """Collect vectors in two banks; read one element per clock."""
         lanes = self._lanes
         rows = VALUE_ELEMENTS // lanes
+        ram: Any
         m.submodules.values = ram = memory.Memory(
             shape=lanes * SHORT_BITS, depth=_VALUE_BANKS * rows, init=[]
         )

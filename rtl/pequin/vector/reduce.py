@@ -9,9 +9,9 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
-from pequin.fp32 import Float32, FloatToFixed
+from pequin.fp32 import FloatToFixed
 from pequin.fp32.compare import order_key
-from pequin.fp32.types import named, registered
+from pequin.fp32.types import as_float, named, registered
 from pequin.vector.lanes import lane_result
 from pequin.vector.types import LENGTH_BITS, Reduce, row_layout
 
@@ -72,6 +72,15 @@ class Reducer(wiring.Component):
     bound : Out(1)
         A pass of an arg-max of queue 0 has ended; the next one is bounded by its result.
     """
+
+    valid: Any
+    result: Any
+    done_valid: Any
+    done: Any
+    overflow: Any
+    overflow_queue: Any
+    overflow_entry: Any
+    bound: Any
 
     def __init__(self, params: TileParams) -> None:
         self._params = params
@@ -136,7 +145,7 @@ class Reducer(wiring.Component):
             terms.append(unit.result)
         return self._tree(m, "sum", terms, lambda a, b: a + b), overflow.any()
 
-    def _tree(self, m: Module, name: str, items: list[Value], join: Any) -> Value:
+    def _tree(self, m: Module, name: str, items: list[Any], join: Any) -> Value:
         level = 0
         while len(items) > 1:
             level += 1
@@ -156,7 +165,7 @@ class Reducer(wiring.Component):
         element = registered(m, "element_1", row.element)
         entries = []
         for lane in range(self._lanes):
-            key = registered(m, f"key_{lane}", order_key(Float32(self.result.reduce[lane])))
+            key = registered(m, f"key_{lane}", order_key(as_float(self.result.reduce[lane])))
             # The two zeros are equal for an arg-max.
             minus_zero = arg & (key == 0x7FFFFFFF)
             after = (key < bound_key) | (
@@ -181,6 +190,7 @@ class Reducer(wiring.Component):
         """Join the row with what the vector's earlier rows left."""
         layout = data.StructLayout({"total": signed(SUM_BITS), "key": 32, "index": LENGTH_BITS})
         columns = self._params.config.columns
+        partial: Any
         m.submodules.partial = partial = memory.Memory(shape=layout, depth=columns + 1, init=[])
         read, write = partial.read_port(domain="comb"), partial.write_port()
         slot = Mux(row.queue, row.vector + 1, 0)[: len(read.addr)]

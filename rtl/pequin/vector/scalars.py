@@ -9,9 +9,9 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
-from pequin.fp32 import FixedToFloat, Float32, FloatAdd, FloatMul, Function, SpecialFunctions
+from pequin.fp32 import FixedToFloat, FloatAdd, FloatMul, Function, SpecialFunctions
 from pequin.fp32.compare import from_order_key
-from pequin.fp32.types import MINUS_ZERO, ONE
+from pequin.fp32.types import MINUS_ZERO, ONE, as_float
 from pequin.vector.issue import scalar_operation
 from pequin.vector.reduce import SUM_BITS, SUM_LSB, reduced
 from pequin.vector.scoreboard import part_event
@@ -50,6 +50,15 @@ class Scalars(wiring.Component):
         An arg-max entry, for the responses; cannot be held back.
     """
 
+    done_valid: Any
+    done: Any
+    operations: Any
+    written: Any
+    written_queue: Any
+    not_finite: Any
+    result_valid: Any
+    result: Any
+
     LATENCY = _RESULT_AT + 1
 
     def __init__(self, params: TileParams) -> None:
@@ -78,6 +87,7 @@ class Scalars(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
+        registers: Any
         m.submodules.registers = registers = memory.Memory(
             shape=32, depth=self._params.config.scalars, init=[]
         )
@@ -159,7 +169,7 @@ class Scalars(wiring.Component):
 
     def _leave(self, m: Module, control: Any, result: Value, port: Any) -> None:
         row = control.row
-        value = Float32(result)
+        value = as_float(result)
         written = Signal()
         m.d.comb += [
             written.eq(control.valid),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -49,6 +51,13 @@ class Scoreboard(wiring.Component):
         A command met the condition.
     ended : Out(stream of tag and status)
     """
+
+    command: Any
+    start: Any
+    free: Any
+    hazard: Any
+    entry: Any
+    ended: Any
 
     def __init__(self, params: TileParams) -> None:
         self._params = params

@@ -89,6 +89,17 @@ class VectorUnit(wiring.Component):
     cause : Out(LaneCause)
     """
 
+    commands: Any
+    drain_commands: Any
+    responses: Any
+    results: Any
+    blocks: Any
+    activations: Any
+    kv: Any
+    access: Any
+    access_data: Any
+    cause: Any
+
     LATENCY = 2 + VectorLanes.LATENCY
 
     def __init__(self, params: TileParams) -> None:
@@ -267,6 +278,7 @@ class VectorUnit(wiring.Component):
 
     def _limits(self, m: Module, parts: Any, vector: Value) -> tuple[Value, Value]:
         layout = data.StructLayout({"start": 16, "end": 16})
+        limits: Any
         m.submodules.limits = limits = memory.Memory(
             shape=layout, depth=self._params.config.columns, init=[]
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ MAX_RELATIVE_ERROR = 2.0**-21
 
 _I64 = npt.NDArray[np.int64]
 
-_REAL: dict[str, Callable[[npt.NDArray[np.longdouble]], npt.NDArray[np.longdouble]]] = {
+_REAL: dict[str, Callable[[Any], Any]] = {
     "exp2": np.exp2,
     "reciprocal": lambda x: 1 / (1 + x),
     "rsqrt": lambda x: 1 / np.sqrt(1 + x),

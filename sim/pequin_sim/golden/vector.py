@@ -489,15 +489,15 @@ class VectorMachine:
         padded = np.zeros(-(-c.length // BLOCK) * BLOCK, np.float32)
         padded[: c.length] = y
         tensor = quantize_activations(padded[np.newaxis])
-        elements = tensor.elements.reshape(-1, BLOCK)
+        codes = tensor.elements.reshape(-1, BLOCK)
         scales = tensor.scales.reshape(-1)
         column, base = c.column + v * c.column_step, c.address + v * c.address_step
         blocks = []
-        for i, (block, scale) in enumerate(zip(elements, scales, strict=True)):
+        for i, (code, exponent) in enumerate(zip(codes, scales, strict=True)):
             place, address = column, base + i
             if c.paired:
                 place, address = 2 * column + (address & 1), address >> 1
-            blocks.append(BlockWrite(place, address, block.astype(np.int8).tobytes(), int(scale)))
+            blocks.append(BlockWrite(place, address, code.astype(np.int8).tobytes(), int(exponent)))
         return blocks
 
     def _emit_blocks(self, c: VectorCommand, written: list[tuple[int, list[BlockWrite]]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
@@ -67,6 +69,8 @@ class UnitPlayer(wiring.Component):
         All results are in their RAM.
     """
 
+    done: Any
+
     def __init__(self, depth: int) -> None:
         self._depth = depth
         super().__init__({"done": Out(1)})
@@ -75,11 +79,9 @@ class UnitPlayer(wiring.Component):
         """Describe the hardware."""
         m = Module()
         m.submodules.operands = source = Ram(
-            width=len(Signal(OPERANDS).as_value()), depth=self._depth, name="operands"
+            width=OPERANDS.size, depth=self._depth, name="operands"
         )
-        m.submodules.results = sink = Ram(
-            width=len(Signal(RESULTS).as_value()), depth=self._depth, name="results"
-        )
+        m.submodules.results = sink = Ram(width=RESULTS.size, depth=self._depth, name="results")
         m.d.comb += [source.read_en.eq(1), sink.write_en.eq(1)]
         self._count(m, source, sink)
         operands = data.View(OPERANDS, source.read_data)
@@ -99,8 +101,8 @@ class UnitPlayer(wiring.Component):
             sink.write_en.eq((count > _DEPTH) & (count <= self._depth + _DEPTH)),
         ]
 
-    def _units(self, m: Module, a: Value, b: Value) -> Signal:
-        results = Signal(RESULTS)
+    def _units(self, m: Module, a: Value, b: Value) -> Any:
+        results: Any = Signal(RESULTS)
         self._arithmetic(m, results, a, b)
         self._conversions(m, results, a, b)
         for name, function in (
@@ -116,13 +118,14 @@ class UnitPlayer(wiring.Component):
             self._align(m, results[name], unit.result[0].as_value(), unit.LATENCY)
         return results
 
-    def _arithmetic(self, m: Module, results: Signal, a: Value, b: Value) -> None:
-        for name, unit in (
+    def _arithmetic(self, m: Module, results: Any, a: Value, b: Value) -> None:
+        units: tuple[tuple[str, Any], ...] = (
             ("add", FloatAdd()),
             ("sub", FloatAdd()),
             ("mul", FloatMul()),
             ("max", FloatMax()),
-        ):
+        )
+        for name, unit in units:
             m.submodules[name] = unit
             m.d.comb += [unit.a.as_value().eq(a), unit.b.as_value().eq(b)]
             if name == "sub":
@@ -133,7 +136,7 @@ class UnitPlayer(wiring.Component):
         code = Cat(compare.less, compare.equal, compare.greater, compare.unordered)
         self._align(m, results.compare, code, compare.LATENCY)
 
-    def _conversions(self, m: Module, results: Signal, a: Value, b: Value) -> None:
+    def _conversions(self, m: Module, results: Any, a: Value, b: Value) -> None:
         m.submodules.from_int = from_int = IntToFloat()
         m.submodules.to_int = to_int = FloatToInt()
         m.submodules.to_fixed = to_fixed = FloatToFixed(width=64, lsb_exponent=-32)
