@@ -307,6 +307,7 @@ class RowIssuer(wiring.Component):
             row.apart.eq(place.apart),
             row.second.eq(place.second),
             row.bounded.eq(place.rank != 0),
+            row.more.eq(~place.last_pass),
             row.rank.eq(place.rank),
             row.first.eq(issued.vector_first),
             row.last.eq(place.vector_end),

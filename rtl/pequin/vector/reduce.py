@@ -70,7 +70,7 @@ class Reducer(wiring.Component):
     overflow : Out(1)
         A term of the row of `overflow_queue`, `overflow_entry` did not fit; it counted as zero.
     bound : Out(1)
-        A pass of an arg-max of queue 0 has ended; the next one is bounded by its result.
+        A pass of an arg-max of queue 0 has ended, and the next one is bounded by its result.
     """
 
     valid: Any
@@ -225,7 +225,7 @@ class Reducer(wiring.Component):
             self.done.index.eq(joined.index),
         ]
         ends_pass = write.en & row.last & (row.reduce == Reduce.ARG_MAX) & ~row.queue
-        m.d.comb += self.bound.eq(ends_pass)
+        m.d.comb += self.bound.eq(ends_pass & row.more)
         with m.If(ends_pass):
             m.d.sync += [bound_key.eq(joined.key), bound_index.eq(joined.index)]
 

@@ -258,8 +258,8 @@ def row_layout(params: TileParams) -> data.StructLayout:
         Lanes inside the vector, and those that are also inside the limits.
     apart, second
         A rotary pair lies in two rows; this is the second.
-    bounded
-        Arg-max: only elements after the last entry take part.
+    bounded, more
+        Arg-max: only elements after the last entry take part; a further pass follows.
     first, last
         First and last row of a vector (of a pass over it).
     element
@@ -295,6 +295,7 @@ def row_layout(params: TileParams) -> data.StructLayout:
             "reduce": Reduce,
             "start": 1,
             "bounded": 1,
+            "more": 1,
             "rank": 3,
             "first": 1,
             "last": 1,
