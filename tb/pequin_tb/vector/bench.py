@@ -16,6 +16,7 @@ from pequin.config import TileConfig, TileParams
 from pequin.export import Design
 from pequin.vector import VectorUnit
 from pequin.vector.memory import BANKS
+from pequin.vector.types import access_request
 from pequin_sim.compare import require_same
 from pequin_sim.golden.fp32 import F32, to_bits
 from pequin_sim.golden.vector import Response, VectorCommand, VectorMachine
@@ -143,6 +144,31 @@ def run(program: Program, *, pause: float = 0.0, seed: int = 1, timeout: int = 2
     _same("KV writes", machine.kv, [pack.kv_item(int(w, 16)) for w in result["kv"]])
     require_same(machine.memory, memory, "vector memory", ("element",))
     return got
+
+
+def play_words(preset: str, words: Sequence[int]) -> list[Response]:
+    """Play raw command words into the memory queue; return the responses."""
+    job = _job(Program(preset, np.zeros(0, np.float32)), params(preset), 0.0, 1, 20_000)
+    job["script"] = [["command", 0, hex(word)] for word in words]
+    result = simulate(design(preset), test_module="pequin_tb.vector.play", job=job).result
+    return [pack.response(int(word, 16))[1] for word in result["responses"]]
+
+
+def write_and_read(preset: str, address: int, words: Sequence[bytes]) -> list[bytes]:
+    """Write beats of 32 bytes from outside, from an element address on, and read them back."""
+    p = params(preset)
+    layout = access_request(p)
+    script: list[list[Any]] = []
+    for write in (1, 0):
+        for i, word in enumerate(words):
+            fields = {"write": write, "address": address + 8 * i}
+            fields["data"] = int.from_bytes(word, "little") if write else 0
+            script.append(["access", hex(pack.pack(layout, fields))])
+        script.append(["wait"])
+    job = _job(Program(preset, np.zeros(0, np.float32)), p, 0.0, 1, 20_000)
+    job["script"] = script
+    result = simulate(design(preset), test_module="pequin_tb.vector.play", job=job).result
+    return [int(word, 16).to_bytes(32, "little") for word in result["access_data"]]
 
 
 def _same(name: str, expected: Sequence[Any], actual: Sequence[Any]) -> None:

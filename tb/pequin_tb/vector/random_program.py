@@ -267,7 +267,7 @@ class Maker:
         """Store every scalar register to memory."""
         self.program.wait()
         config = self.params.config
-        count = min(config.scalars, config.vector_elements // 64)
+        count = min(config.scalars, config.vector_elements // 64, 255)
         self.program.add(
             VectorCommand(
                 tag=255,
