@@ -144,15 +144,14 @@ def check_run(params: TileParams, commands: Sequence[Multiply], run: MacRun) -> 
         zip(commands, golden, run.results, strict=True)
     ):
         label = f"command {i} ({describe(command)})"
-        _check_status(label, command, expected, actual)
         if not command.top_k:
             _check_matrix(label, expected, actual)
-            continue
-        if command.select_first:
-            chain = []
-        chain.append((command.first_row, expected))
-        if command.select_last:
-            _check_selected(label, params, chain, actual)
+        else:
+            kept = [] if command.select_first else chain
+            chain = [*kept, (command.first_row, expected)]
+            if command.select_last:
+                _check_selected(label, params, chain, actual)
+        _check_status(label, command, expected, actual)
     beats = sum(_payload_beats(c) for c in commands)
     assert run.payload_beats == beats, f"{run.payload_beats} payload beats, expected {beats}"
     return golden

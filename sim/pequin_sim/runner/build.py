@@ -274,16 +274,32 @@ def build_verilator(
     return _obtain(design, root, key, build, quiet)
 
 
+def wake_processes(verilog: str) -> str:
+    """Return a design whose combinational processes run once at time zero in Icarus.
+
+    Yosys gives every `always @*` a register in its sensitivity that is initialized to 0, and
+    counts on the initialization as the first event. In SystemVerilog it happens before any
+    process waits, so Icarus would leave outputs at X until an input changes.
+    """
+    return re.sub(
+        r"^(\s*)reg (\\\$auto\$verilog_backend\.cc\S*) += 0;",
+        r"\1reg \2 ;\n\1initial #0 \2 = 0;",
+        verilog,
+        flags=re.MULTILINE,
+    )
+
+
 def build_icarus(
     design: Design, *, build_args: Sequence[str], waves: bool, root: Path, quiet: bool
 ) -> Build:
     """Build with Icarus Verilog, or find the build in the cache."""
     icarus = toolchain.find_icarus()
+    verilog = wake_processes(design.verilog)
     key = cache.digest(
         {
             "simulator": "icarus",
             "runner": RUNNER_VERSION,
-            "verilog": design.verilog,
+            "verilog": verilog,
             "top": design.top,
             "flags": list(build_args),
             "waves": waves,
@@ -293,7 +309,7 @@ def build_icarus(
 
     def build(directory: Path) -> None:
         source = directory / f"{design.top}.v"
-        source.write_text(design.verilog, encoding="utf-8")
+        source.write_text(verilog, encoding="utf-8")
         QuietIcarus().build(
             sources=[source],
             hdl_toplevel=design.top,

@@ -97,12 +97,20 @@ def bench_of():
     return functools.lru_cache(lambda preset: rtl_mac.mac_bench(_params(preset)))
 
 
+SIMULATED_CLOCKS = []
+"""Clocks of every RTL simulation of the array."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    if SIMULATED_CLOCKS:
+        count, clocks = len(SIMULATED_CLOCKS), sum(SIMULATED_CLOCKS)
+        terminalreporter.write_line(f"MAC array: {clocks} clocks in {count} RTL simulations")
+
+
 @pytest.fixture(scope="session")
 def total_clocks():
-    """Sum up the clocks of the array's simulations; the sum is printed at the end."""
-    clocks = []
-    yield clocks
-    print(f"\nMAC array: {sum(clocks)} clocks in {len(clocks)} RTL simulations")
+    """Return the list that collects the clocks of the array's simulations."""
+    return SIMULATED_CLOCKS
 
 
 @pytest.fixture(scope="session")
