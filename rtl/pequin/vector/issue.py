@@ -48,6 +48,21 @@ _COMMAND_FIELDS = (
 )
 """Fields that a row takes from its command."""
 
+SCALAR_FIELDS = (
+    "queue",
+    "entry",
+    "tag",
+    "vector",
+    "out",
+    "use_multiplier",
+    "use_addend",
+    "multiplier",
+    "addend",
+    "finish",
+    "end",
+)
+"""Fields of a row's control that an operation on a scalar register has too."""
+
 
 def issued_row(params: TileParams) -> data.StructLayout:
     """Return a row as it is issued, before scalars and masks are looked up.
@@ -98,9 +113,9 @@ def issued_row(params: TileParams) -> data.StructLayout:
 def scalar_operation(params: TileParams) -> data.StructLayout:
     """Return an operation on one scalar register, for the scalar pipeline."""
     scalar = scalar_bits(params)
-    return data.StructLayout(
-        {"row": row_layout(params), "immediate": 32, "use_immediate": 1, "s1": scalar}
-    )
+    row = row_layout(params).members
+    fields = {name: row[name] for name in SCALAR_FIELDS}
+    return data.StructLayout({**fields, "immediate": 32, "use_immediate": 1, "s1": scalar})
 
 
 def limits_write() -> data.StructLayout:
@@ -297,6 +312,7 @@ class RowIssuer(wiring.Component):
         blocks = (command.quantize != Quantize.NONE) & (command.quantize != Quantize.VALUES)
         values = command.quantize == Quantize.VALUES
         boundary = place.row_end if self._queue else place.vector_end
+        block_first, vector_first = Signal(name="block_first"), Signal(name="vector_first")
         for name in _COMMAND_FIELDS:
             m.d.comb += row[name].eq(command[name])
         self._scalar_indices(m, row, command, place.vector)
@@ -309,7 +325,7 @@ class RowIssuer(wiring.Component):
             row.bounded.eq(place.rank != 0),
             row.more.eq(~place.last_pass),
             row.rank.eq(place.rank),
-            row.first.eq(issued.vector_first),
+            row.first.eq(vector_first),
             row.last.eq(place.vector_end),
             row.vector.eq(place.vector),
             row.element.eq(place.element),
@@ -326,8 +342,10 @@ class RowIssuer(wiring.Component):
             issued.source.eq(command.source),
             issued.left.eq(Mux(place.element < command.length, command.length - place.element, 0)),
             issued.limits.eq(command.limits),
-            issued.block_first.eq(blocks & (place.element[:5] == 0)),
-            issued.vector_first.eq((place.element == 0) & ~place.second_half),
+            block_first.eq(blocks & (place.element[:5] == 0)),
+            issued.block_first.eq(block_first),
+            vector_first.eq((place.element == 0) & ~place.second_half),
+            issued.vector_first.eq(vector_first),
             issued.lock.eq(Mux(place.apart, ~boundary, blocks & ~place.row_end)),
             issued.gap.eq(place.apart & boundary),
             self.rows.valid.eq(
@@ -335,9 +353,9 @@ class RowIssuer(wiring.Component):
                 & run.rows
                 & ~place.waiting
                 & (self.granule if self._queue else Const(1, 1))
-                & (self.block_credit | ~issued.block_first)
-                & (self.value_credit | ~(values & issued.vector_first))
-                & (self.result_credit | ~((command.reduce == Reduce.ARG_MAX) & issued.vector_first))
+                & (self.block_credit | ~block_first)
+                & (self.value_credit | ~(values & vector_first))
+                & (self.result_credit | ~((command.reduce == Reduce.ARG_MAX) & vector_first))
             ),
         ]
 
@@ -432,7 +450,7 @@ class RowIssuer(wiring.Component):
     def _scalars(self, m: Module, run: Signal, active: Signal, place: Any, entry: Signal) -> None:
         """Commands without rows: one scalar register or limit per clock."""
         command, operation = run.command, self.scalar_operations.payload
-        row = operation.row
+        row = operation
         for name in ("tag", "use_multiplier", "use_addend", "finish"):
             m.d.comb += row[name].eq(command[name])
         # An immediate takes no further arithmetic.

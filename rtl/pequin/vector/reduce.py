@@ -168,11 +168,12 @@ class Reducer(wiring.Component):
             key = registered(m, f"key_{lane}", order_key(as_float(self.result.reduce[lane])))
             # The two zeros are equal for an arg-max.
             minus_zero = arg & (key == 0x7FFFFFFF)
+            key = named(m, f"ranked_{lane}", Mux(minus_zero, 0x80000000, key))
             after = (key < bound_key) | (
                 (key == bound_key) & ((element + lane)[:LENGTH_BITS] > bound_index)
             )
             use = registered(m, f"use_{lane}", live[lane] & (~bounded | after))
-            key = registered(m, f"key2_{lane}", Mux(minus_zero, 0x80000000, key))
+            key = registered(m, f"key2_{lane}", key)
             key = registered(m, f"key3_{lane}", Mux(use, key, 0))
             entries.append(Cat(Const(lane, 5), key))
         return self._tree(m, "best", entries, lambda a, b: Mux(b[5:] > a[5:], b, a))

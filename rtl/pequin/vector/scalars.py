@@ -12,7 +12,7 @@ from pequin.config import TileParams
 from pequin.fp32 import FixedToFloat, FloatAdd, FloatMul, Function, SpecialFunctions
 from pequin.fp32.compare import from_order_key
 from pequin.fp32.types import MINUS_ZERO, ONE, as_float
-from pequin.vector.issue import scalar_operation
+from pequin.vector.issue import SCALAR_FIELDS, scalar_operation
 from pequin.vector.reduce import SUM_BITS, SUM_LSB, reduced
 from pequin.vector.scoreboard import part_event
 from pequin.vector.types import LENGTH_BITS, Reduce, row_layout, scalar_bits, vector_response
@@ -115,19 +115,20 @@ class Scalars(wiring.Component):
                 "index": LENGTH_BITS,
             }
         )
-        entering = Signal(layout)
+        entering: Any = Signal(layout)
         operation = self.operations.payload
         done = self.done
         m.d.comb += [
             self.operations.ready.eq(~self.done_valid),
             entering.valid.eq(self.done_valid | self.operations.valid),
-            entering.row.eq(Mux(self.done_valid, done.row.as_value(), operation.row.as_value())),
             entering.sum.eq(self.done_valid & (done.row.reduce == Reduce.SUM)),
             entering.index.eq(done.index),
             entering.empty.eq(self.done_valid & (done.key == 0) & ~entering.sum),
         ]
-        with m.If(~self.done_valid):
-            m.d.comb += [entering.row.reduce.eq(Reduce.NONE), entering.row.rank.eq(0)]
+        with m.If(self.done_valid):
+            m.d.comb += entering.row.eq(done.row)
+        with m.Else():
+            m.d.comb += [entering.row[name].eq(operation[name]) for name in SCALAR_FIELDS]
         best = Mux(done.key == 0, _MINUS_INFINITY, from_order_key(done.key))
         given = Mux(operation.use_immediate, operation.immediate, read(operation.s1))
         other = Mux(self.done_valid, best, given)

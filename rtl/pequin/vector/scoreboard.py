@@ -156,6 +156,7 @@ class Scoreboard(wiring.Component):
             Signal.like(inner.dst, name=f"high_{i}"),
         )
         stores, scalars = Signal(name=f"stores_{i}"), Signal(name=f"writes_scalars_{i}")
+        reduces = Signal(name=f"reduces_{i}")
         with m.If(self.start & (tail == i)):
             good = ~command.status.as_value().any()
             m.d.sync += [
@@ -163,11 +164,14 @@ class Scoreboard(wiring.Component):
                 high.eq(command.dst_end),
                 stores.eq(good & command.rows & inner.store),
                 scalars.eq(good & command.writes_scalars),
+                reduces.eq(good & command.writes_scalars & command.rows),
             ]
         meets_a = command.reads_a & (inner.a <= high) & (command.a_end >= low)
         meets_b = command.reads_b & (inner.b <= high) & (command.b_end >= low)
         memory = stores & command.rows & (meets_a | meets_b)
-        return live & (memory | (scalars & command.reads_scalars))
+        # A scalar command would overtake a reduction, which reads and writes scalars at its end.
+        overtakes = reduces & ~command.rows
+        return live & (memory | (scalars & command.reads_scalars) | overtakes)
 
 
 assert Reduce.NONE.value == 0
