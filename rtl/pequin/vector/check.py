@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.fp32.special import Function
+from pequin.fp32.types import registered
 from pequin.vector.types import (
     ALIGN,
     LENGTH_BITS,
@@ -25,6 +26,9 @@ from pequin.vector.types import (
 )
 
 _WIDE = 34
+_OPERANDS = ("a", "b", "dst", "blocks")
+_END_LATENCY = 3
+_STEPS = len(_OPERANDS) + _END_LATENCY
 
 
 def checked_command(params: TileParams) -> data.StructLayout:
@@ -63,7 +67,7 @@ def checked_command(params: TileParams) -> data.StructLayout:
 class CommandCheck(wiring.Component):
     """Check commands one after another.
 
-    *Timing*: about 8 clocks per command, while earlier commands run.
+    *Timing*: 9 clocks per command, while earlier commands run.
 
     Parameters
     ----------
@@ -102,52 +106,64 @@ class CommandCheck(wiring.Component):
         held: Any = Signal(checked_command(self._params))
         command: Any = Signal(vector_command(self._params))
         m.d.comb += self.checked.payload.eq(held)
-        end = self._ends(m, command)
+        step = Signal(range(_STEPS))
+        total = self._ends(m, command, step)
         with m.FSM(name="check"):
             with m.State("IDLE"):
                 m.d.comb += self.commands.ready.eq(1)
-                m.d.sync += command.eq(self.commands.payload)
+                m.d.sync += [command.eq(self.commands.payload), step.eq(0)]
                 with m.If(self.commands.valid):
-                    m.next = "STATIC"
-            with m.State("STATIC"):
-                m.d.sync += [held.command.eq(command), held.status.eq(0)]
-                self._static(m, command, held)
-                m.next = "a"
-            for name, following in (("a", "b"), ("b", "dst"), ("dst", "blocks")):
-                with m.State(name):
-                    base, stride = command[name], command[f"{name}_stride"]
-                    used = {"a": held.reads_a, "b": held.reads_b, "dst": command.store}[name]
-                    total = end(base, stride, (command.length - 1)[:LENGTH_BITS])
-                    aligned = (base[:5] | stride[:5]) == 0
-                    over = total >= self._params.config.vector_elements
-                    m.d.sync += held[f"{name}_end"].eq(total)
-                    with m.If(used & held.rows & (over | ~aligned)):
-                        m.d.sync += held.status.range.eq(1)
-                    m.next = following
-            with m.State("blocks"):
-                self._blocks(m, command, held, end)
-                m.next = "OFFER"
+                    m.next = "CHECK"
+            with m.State("CHECK"):
+                m.d.sync += step.eq(step + 1)
+                with m.If(step == 0):
+                    m.d.sync += [held.command.eq(command), held.status.eq(0)]
+                    self._static(m, command, held)
+                for number, name in enumerate(_OPERANDS):
+                    with m.If(step == number + _END_LATENCY):
+                        self._check_end(m, command, held, name, total)
+                with m.If(step == _STEPS - 1):
+                    m.next = "OFFER"
             with m.State("OFFER"):
                 m.d.comb += self.checked.valid.eq(1)
                 with m.If(self.checked.ready):
                     m.next = "IDLE"
         return m
 
-    def _ends(self, m: Module, command: Any) -> Any:
-        """Return a function of (base, stride, extent): the end of the last vector."""
+    def _ends(self, m: Module, command: Any, step: Signal) -> Value:
+        """Compute the end of an operand's last vector, `_END_LATENCY` clocks after its step."""
         stride, base, extent = (Signal(24, name=f"end_{n}") for n in ("stride", "base", "extent"))
-        total = Signal(_WIDE)
-        m.d.comb += total.eq(base + stride * (command.vectors - 1)[:8] + extent)
+        blocks = (command.length + (BLOCK - 1)) >> 5
+        with m.Switch(step):
+            for number, name in enumerate(_OPERANDS[:-1]):
+                with m.Case(number):
+                    m.d.sync += [
+                        base.eq(command[name]),
+                        stride.eq(command[f"{name}_stride"]),
+                        extent.eq((command.length - 1)[:LENGTH_BITS]),
+                    ]
+            with m.Default():
+                m.d.sync += [
+                    base.eq(command.address),
+                    stride.eq(command.address_step),
+                    extent.eq((blocks - 1)[:LENGTH_BITS]),
+                ]
+        more = registered(m, "more", (command.vectors - 1)[:8])
+        product = registered(m, "end_product", stride * more)
+        start = registered(m, "end_start", base + extent)
+        return registered(m, "end_total", (product + start)[:_WIDE])
 
-        def end(base_value: Value, stride_value: Value, extent_value: Value) -> Value:
-            m.d.comb += [
-                base.eq(base_value),
-                stride.eq(stride_value),
-                extent.eq(extent_value),
-            ]
-            return total
-
-        return end
+    def _check_end(self, m: Module, command: Any, held: Any, name: str, total: Value) -> None:
+        if name == "blocks":
+            self._blocks(m, command, held, total)
+            return
+        base, stride = command[name], command[f"{name}_stride"]
+        used = {"a": held.reads_a, "b": held.reads_b, "dst": command.store}[name]
+        aligned = (base[:5] | stride[:5]) == 0
+        over = total >= self._params.config.vector_elements
+        m.d.sync += held[f"{name}_end"].eq(total)
+        with m.If(used & held.rows & (over | ~aligned)):
+            m.d.sync += held.status.range.eq(1)
 
     def _static(self, m: Module, c: Signal, held: Signal) -> None:
         """Everything that needs no multiplication."""
@@ -240,11 +256,9 @@ class CommandCheck(wiring.Component):
             bad = bad | (used & (index + Mux(step, more, 0) >= config.scalars))
         return bad
 
-    def _blocks(self, m: Module, c: Signal, held: Signal, end: Any) -> None:
+    def _blocks(self, m: Module, c: Signal, held: Signal, last: Value) -> None:
         """Check the place of quantized blocks."""
         config = self._params.config
-        blocks = (c.length + (BLOCK - 1)) >> 5
-        last = end(c.address, c.address_step, (blocks - 1)[:LENGTH_BITS])
         column = (c.column + c.column_step * (c.vectors - 1)[:8])[:17]
         paired = c.paired
         over = Mux(paired, last >= 2 * config.act_blocks, last >= config.act_blocks)

@@ -9,7 +9,7 @@ from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
-from pequin.fp32.types import MINUS_ZERO, ONE
+from pequin.fp32.types import MINUS_ZERO, ONE, registered
 from pequin.mac.types import activation_write, result_group
 from pequin.vector.check import CommandCheck
 from pequin.vector.dequantize import Dequantizer
@@ -216,9 +216,6 @@ class VectorUnit(wiring.Component):
         start, end = self._limits(m, parts, row.vector)
         lanes = self._params.config.lanes
         looked_up = Signal(row_layout(self._params))
-        left = self._low_mask(issued.left)
-        before = self._low_mask(Mux(start > row.element, start - row.element, 0))
-        until = self._low_mask(Mux(end > row.element, end - row.element, 0))
         m.d.comb += [
             mem.read_a.eq(issued.reads_a),
             mem.read_b.eq(issued.reads_b),
@@ -235,8 +232,6 @@ class VectorUnit(wiring.Component):
             looked_up.s2.as_value().eq(Mux(issued.use_s2, scalars.value2, MINUS_ZERO)),
             looked_up.minus_s2.eq(row.minus_s2 & issued.use_s2),
             looked_up.s3.as_value().eq(scalars.value3),
-            looked_up.mask.eq(left),
-            looked_up.live.eq(left & Mux(issued.limits, until & ~before, -1)[:lanes]),
         ]
         row_1, row_2 = (
             Signal(row_layout(self._params), name=f"fetched_{i}", reset_less=True) for i in (1, 2)
@@ -246,6 +241,7 @@ class VectorUnit(wiring.Component):
         m.d.sync += [
             row_1.eq(looked_up),
             row_2.eq(row_1),
+            *self._masks(m, issued, start, end, row_1, row_2),
             valid_1.eq(accepted),
             valid_2.eq(valid_1),
             source_1.eq(issued.source),
@@ -269,6 +265,19 @@ class VectorUnit(wiring.Component):
                 accepted & issued.vector_first & (row.quantize == Quantize.VALUES)
             ),
         ]
+
+    def _masks(
+        self, m: Module, issued: Any, start: Value, end: Value, row_1: Any, row_2: Any
+    ) -> list[Any]:
+        """Return the assignments of a row's masks, a clock after its issue."""
+        left = self._low_mask(registered(m, "left", issued.left))
+        start, end = registered(m, "start", start), registered(m, "end", end)
+        limits = registered(m, "limited", issued.limits)
+        element = row_1.element
+        before = self._low_mask(Mux(start > element, start - element, 0))
+        until = self._low_mask(Mux(end > element, end - element, 0))
+        inside = Mux(limits, until & ~before, -1)[: self._params.config.lanes]
+        return [row_2.mask.eq(left), row_2.live.eq(left & inside)]
 
     def _low_mask(self, count: Value) -> Value:
         """Return a mask of the lowest `count` lanes, at most all."""
