@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.mac.types import result_group
-from pequin.vector.issue import fill_request
+from pequin.vector.rows import fill_request
 from pequin.vector.types import VECTORS_BITS
 
 

@@ -12,8 +12,8 @@ from pequin.config import TileParams
 from pequin.fp32 import FixedToFloat, FloatAdd, FloatMul, Function, SpecialFunctions
 from pequin.fp32.compare import from_order_key
 from pequin.fp32.types import MINUS_ZERO, ONE, as_float
-from pequin.vector.issue import SCALAR_FIELDS, scalar_operation
 from pequin.vector.reduce import SUM_BITS, SUM_LSB, reduced
+from pequin.vector.rows import SCALAR_FIELDS, scalar_operation
 from pequin.vector.scoreboard import part_event
 from pequin.vector.types import LENGTH_BITS, Reduce, row_layout, scalar_bits, vector_response
 

@@ -14,11 +14,12 @@ from pequin.mac.types import activation_write, result_group
 from pequin.vector.check import CommandCheck
 from pequin.vector.dequantize import Dequantizer
 from pequin.vector.drain import DrainBuffer
-from pequin.vector.issue import RowIssuer, issued_row
+from pequin.vector.issue import RowIssuer
 from pequin.vector.lanes import VectorLanes
 from pequin.vector.memory import VectorMemory
 from pequin.vector.quantize import Quantizer
 from pequin.vector.reduce import Reducer
+from pequin.vector.rows import issued_row
 from pequin.vector.scalars import Scalars
 from pequin.vector.types import (
     ACCESS_ELEMENTS,

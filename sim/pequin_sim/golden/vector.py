@@ -2,138 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pequin.config import BLOCK, TileParams
-from pequin.errors import InputError
 from pequin_sim.golden import fp32, special
 from pequin_sim.golden.fp32 import F32
+from pequin_sim.golden.vector_check import check, check_races
+from pequin_sim.golden.vector_command import (
+    KV_ADDRESSES,
+    VALUE_ELEMENTS,
+    BlockWrite,
+    KvWrite,
+    Response,
+    Status,
+    VectorCommand,
+)
 from pequin_sim.golden.vector_sum import fixed_sum, fixed_terms, sum_to_fp32
 from pequin_sim.mx import quantize_activations
 
-ALIGN = 32
-VALUE_ELEMENTS = 256
-KV_ADDRESSES = 1 << 24
-
-Op = Literal[
-    "copy", "add", "sub", "mul", "rotary", "rotary_half", "scalar", "set_scalar", "set_limits"
+__all__ = [
+    "BlockWrite",
+    "KvWrite",
+    "Response",
+    "Status",
+    "VectorCommand",
+    "VectorMachine",
+    "check",
+    "check_races",
+    "dequantize",
+    "quantize_value",
 ]
-Function = Literal["pass", "exp2", "reciprocal", "rsqrt"]
-
-
-class Status(enum.IntFlag):
-    """How a command ended."""
-
-    OPCODE = 1
-    LENGTH = 2
-    RANGE = 4
-    NOT_FINITE = 8
-    OVERFLOW = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class VectorCommand:
-    """A command; docs/vector.md describes the fields.
-
-    Addresses, strides and lengths are in elements. `s1`, `s2`, `multiplier` and `addend` are
-    scalar registers or None; `s3` counts when `factor` is `s3` or `start` is set. The names in
-    `per_vector` step with the vector.
-    """
-
-    op: Op = "copy"
-    function: Function = "pass"
-    factor: Literal["one", "s3", "b", "square"] = "one"
-    source: Literal["memory", "drain", "blocks"] = "memory"
-    tag: int = 0
-    length: int = 1
-    vectors: int = 1
-    a: int = 0
-    a_stride: int = 0
-    b: int = 0
-    b_stride: int = 0
-    dst: int = 0
-    dst_stride: int = 0
-    distance: int = 0
-    s1: int | None = None
-    s2: int | None = None
-    minus_s2: bool = False
-    s3: int = 0
-    per_vector: frozenset[str] = frozenset()
-    store: bool = False
-    quantize: Literal["none", "activations", "keys", "values"] = "none"
-    paired: bool = False
-    limits: bool = False
-    reduce: Literal["none", "sum", "max", "arg_max"] = "none"
-    start: bool = False
-    rank: int = 0
-    out: int = 0
-    multiplier: int | None = None
-    addend: int | None = None
-    finish: Function = "pass"
-    column: int = 0
-    column_step: int = 0
-    address: int = 0
-    address_step: int = 0
-    lane: int = 0
-    immediate: int = 0
-
-    def replace(self, **changes: object) -> VectorCommand:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether it works on vectors."""
-        return self.op in ("copy", "add", "sub", "mul", "rotary", "rotary_half")
-
-    @property
-    def reads_b(self) -> bool:
-        """Whether operand b takes part."""
-        return self.factor == "b" or self.op in ("add", "sub", "mul", "rotary", "rotary_half")
-
-
-@dataclass(frozen=True)
-class Response:
-    """An arg-max entry, or with `kind` "done" a command's end."""
-
-    kind: Literal["done", "result"]
-    tag: int
-    status: int = 0
-    vector: int = 0
-    rank: int = 0
-    value: int = 0
-    index: int = 0
-
-
-@dataclass(frozen=True)
-class BlockWrite:
-    """A block for the activation buffer."""
-
-    column: int
-    address: int
-    elements: bytes
-    scale: int
-
-
-@dataclass(frozen=True)
-class KvWrite:
-    """A block of K, or with `values` one element of V repeated in all bytes."""
-
-    values: bool
-    address: int
-    lane: int
-    elements: bytes
-    scale: int
-    last: bool
-
 
 _FUNCTIONS = {
     "exp2": special.exp2,
@@ -141,126 +44,6 @@ _FUNCTIONS = {
     "rsqrt": special.rsqrt,
     "pass": lambda x: np.asarray(x, np.float32),
 }
-
-
-def check(params: TileParams, c: VectorCommand, queue: int) -> Status:
-    """Return the errors for which the unit refuses a command."""
-    status = Status(0)
-    if _bad_opcode(c, queue):
-        status |= Status.OPCODE
-    if c.vectors == 0 or (c.has_rows and _bad_length(c)):
-        status |= Status.LENGTH
-    if _bad_range(params, c):
-        status |= Status.RANGE
-    return status
-
-
-def _bad_opcode(c: VectorCommand, queue: int) -> bool:
-    if not c.has_rows:
-        return queue == 1
-    rotary = c.op in ("rotary", "rotary_half")
-    spread = c.op == "rotary_half" or (c.op == "rotary" and c.distance != 0)
-    return (
-        (c.source == "memory") == (queue == 1)
-        or (rotary and (c.s1 is not None or c.s2 is not None or c.factor == "b"))
-        or (rotary and c.function != "pass")
-        or (c.op == "mul" and c.s1 is not None)
-        or (c.op in ("add", "sub") and c.s2 is not None)
-        or c.function == "rsqrt"
-        or (spread and (c.quantize != "none" or queue == 1))
-        or (c.start and (c.reduce != "max" or c.factor == "s3"))
-        or (c.rank != 0 and (c.reduce != "arg_max" or c.store or c.quantize != "none"))
-        or (c.rank != 0 and queue == 1)
-        or (c.paired and c.quantize != "activations")
-        or (c.quantize == "values" and queue == 1)
-    )
-
-
-def _bad_length(c: VectorCommand) -> bool:
-    return (
-        c.length == 0
-        or (c.op == "rotary" and c.length % (2 << c.distance) != 0)
-        or (c.op == "rotary_half" and c.length % 64 != 0)
-        or (c.quantize == "values" and c.length > VALUE_ELEMENTS)
-    )
-
-
-def _bad_range(params: TileParams, c: VectorCommand) -> bool:
-    # Zero vectors are an error of length; the hardware's count wraps.
-    more = (c.vectors - 1) % 256
-    config = params.config
-    reduces = c.has_rows and c.reduce != "none"
-    finishes = reduces or c.op == "scalar"
-    scalars = [
-        ("s1", c.s1 or 0, (c.has_rows and c.s1 is not None) or c.op == "scalar"),
-        ("s2", c.s2 or 0, c.has_rows and c.s2 is not None),
-        ("s3", c.s3, c.has_rows and (c.factor == "s3" or c.start)),
-        ("multiplier", c.multiplier or 0, finishes and c.multiplier is not None),
-        ("addend", c.addend or 0, finishes and c.addend is not None),
-    ]
-    bad = any(
-        used and index + (more if name in c.per_vector else 0) >= config.scalars
-        for name, index, used in scalars
-    )
-    bad |= (finishes or c.op == "set_scalar") and c.out + more >= config.scalars
-    bad |= c.op == "set_limits" and c.out + more >= config.columns
-    if not c.has_rows:
-        return bool(bad)
-    bad |= c.limits and c.vectors > config.columns
-    for base, stride, used in (
-        (c.a, c.a_stride, c.source == "memory"),
-        (c.b, c.b_stride, c.reads_b),
-        (c.dst, c.dst_stride, c.store),
-    ):
-        over = base + more * stride + (c.length - 1) % 65536 >= config.vector_elements
-        bad |= used and (over or base % ALIGN != 0 or stride % ALIGN != 0)
-    if c.quantize == "activations":
-        last = c.address + more * c.address_step + (-(-c.length // BLOCK) - 1) % 65536
-        column = c.column + more * c.column_step
-        scale = 2 if c.paired else 1
-        bad |= last >= scale * config.act_blocks or column >= config.columns // scale
-    return bool(bad)
-
-
-def check_races(c: VectorCommand) -> None:
-    """Refuse a command whose result depends on the hardware's timing.
-
-    Raises
-    ------
-    InputError
-        It writes memory or scalars that it also reads for another element or vector.
-    """
-    more = c.vectors - 1
-    if c.has_rows and c.store:
-        low, high = c.dst, c.dst + more * c.dst_stride + c.length
-        for name, base, stride, used in (
-            ("a", c.a, c.a_stride, c.source == "memory"),
-            ("b", c.b, c.b_stride, c.reads_b),
-        ):
-            meets = used and base < high and base + more * stride + c.length > low
-            in_place = base == c.dst and (more == 0 or (stride == c.dst_stride >= c.length))
-            if meets and not in_place:
-                raise InputError(
-                    f"command {c.tag} writes elements {low} to {high - 1} and reads operand {name} "
-                    "there; use another place, or the same place for both"
-                )
-    if (c.has_rows and c.reduce != "none") or c.op == "scalar":
-        _check_scalar_races(c)
-
-
-def _check_scalar_races(c: VectorCommand) -> None:
-    more = c.vectors - 1
-    finish = [("multiplier", c.multiplier), ("addend", c.addend)]
-    rows = [("s2", c.s2), ("s3", c.s3 if c.factor == "s3" or c.start else None)]
-    for name, index in [("s1", c.s1), *finish, *(rows if c.has_rows else [])]:
-        if index is None:
-            continue
-        last = index + (more if name in c.per_vector else 0)
-        if index <= c.out + more and last >= c.out:
-            raise InputError(
-                f"command {c.tag} writes scalars {c.out} to {c.out + more} and reads {name} there; "
-                "write others"
-            )
 
 
 @dataclass
