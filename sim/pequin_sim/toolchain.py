@@ -202,6 +202,25 @@ def find_build_tools() -> list[Tool]:
     return [find_program(name, SYSTEM_FIX) for name in ("g++", "make", "perl")]
 
 
+def find_libpython() -> str:
+    """Return Python's shared library, which a simulation loads to run cocotb.
+
+    Raises
+    ------
+    ToolError
+        This Python was built without one.
+    """
+    import find_libpython as finder
+
+    path = finder.find_libpython()
+    if path is None:
+        raise ToolError(
+            f"{sys.executable} has no shared library (libpython): apt-get install python3-dev, "
+            f"or use a Python built with --enable-shared"
+        )
+    return str(path)
+
+
 def require_fst_headers() -> None:
     """Check what Verilator's FST writer needs from the system.
 

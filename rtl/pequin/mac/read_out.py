@@ -85,24 +85,27 @@ class ReadOut(wiring.Component):
         """Hold a row group; count through its rows and groups of vectors."""
         c = self._params.config
         busy, row, tag = Signal(), Signal(), Signal(row_tag(self._params), name="held_tag")
-        group = Signal(range(c.columns // c.drain_lanes))
-        last_group = Signal.like(group)
-        done = Signal()
+        groups = c.columns // c.drain_lanes
+        group, last_group = Signal(range(groups)), Signal(range(groups))
+        # Counted on its own: the pipeline's enable depends on the last of a capture.
+        left, done = Signal(range(GROUPS * groups)), Signal()
         m.d.comb += [
             last_group.eq(tag.last_vector // c.drain_lanes),
             self.started.eq(busy & self.go),
-            done.eq((group == last_group) & (row == tag.second_row)),
+            done.eq(left == 0),
             self.final.eq(done & tag.final),
             self.waiting.eq(tag),
             self.ready.eq(~busy | (self.go & done)),
         ]
         with m.If(self.started):
-            m.d.sync += group.eq(group + 1)
+            m.d.sync += [group.eq(group + 1), left.eq(left - 1)]
             with m.If(group == last_group):
                 m.d.sync += [group.eq(0), row.eq(1)]
         held = self._hold(m)
         with m.If(self.ready):
+            captured = self.tag.last_vector // c.drain_lanes
             m.d.sync += [busy.eq(self.capture), tag.eq(self.tag), group.eq(0), row.eq(0)]
+            m.d.sync += left.eq(Mux(self.tag.second_row, 2 * captured + 1, captured))
         return held, tag, row, group
 
     def _hold(self, m: Module) -> list[list[dict[str, Signal]]]:

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
+from pequin.mac.delay import register
 from pequin.mac.types import DrainedGroup, selected_entry
 
 
@@ -24,9 +25,9 @@ class TopK(wiring.Component):
 
     With `top_k` = 1 this is arg-max. A NaN result is never selected.
 
-    Timing: one group per clock, also to the same vectors. After a group with `emit`, `selected`
-    brings `top_k` entries per vector, vector by vector, the best first; `busy` is high
-    meanwhile and no group may be given.
+    Timing: one group per clock, also to the same vectors; it is registered before it is
+    compared. After a group with `emit`, `selected` brings `top_k` entries per vector, vector by
+    vector, the best first; `busy` is high meanwhile and no group may be given.
 
     Parameters
     ----------
@@ -74,41 +75,61 @@ class TopK(wiring.Component):
             [Signal(_entry(self._params), name=f"entry_{v}_{k}") for k in range(c.top_k)]
             for v in range(c.columns)
         ]
-        with m.If(self.insert):
-            with m.If(self.clear):
+        clear = register(m, self.clear, name="clear_1")
+        insert, emit = Signal(), Signal()
+        m.d.sync += [insert.eq(self.insert), emit.eq(self.insert & self.emit)]
+        candidates = [self._candidate(m, d) for d in range(c.drain_lanes)]
+        with m.If(insert):
+            with m.If(clear):
                 for vector in entries:
                     m.d.sync += [entry.valid.eq(0) for entry in vector]
-            for d in range(c.drain_lanes):
-                self._insert(m, entries, d)
-        self._emit(m, entries)
+            for d, (new, choose, wanted) in enumerate(candidates):
+                with m.If(wanted):
+                    self._insert(m, entries, d, new, choose, clear)
+        self._emit(m, entries, emit)
         return m
 
-    def _insert(self, m: Module, entries: list[list[Signal]], d: int) -> None:
+    def _candidate(self, m: Module, d: int) -> tuple[Signal, Signal, Signal]:
+        """Register lane `d`: as an entry, where it belongs, and whether it takes part."""
+        c = self._params.config
+        value = self.group.values[d]
+        new = Signal(_entry(self._params), name=f"new_{d}")
+        m.d.comb += [
+            new.valid.eq(1),
+            new.key.eq(value ^ Mux(value[31], 0xFFFFFFFF, 0x80000000)),
+            new.inverted_index.eq(~self.group.row),
+        ]
+        choose = Signal(range(c.columns // c.drain_lanes), name=f"choose_{d}")
+        m.d.comb += choose.eq(self.group.vector // c.drain_lanes)
+        return (
+            register(m, new, name=f"new_{d}_1"),
+            register(m, choose, name=f"choose_{d}_1"),
+            register(m, self.group.mask[d] & ~self.group.flags[d].nan, name=f"wanted_{d}"),
+        )
+
+    def _insert(
+        self,
+        m: Module,
+        entries: list[list[Signal]],
+        d: int,
+        new: Signal,
+        choose: Signal,
+        clear: Signal,
+    ) -> None:
         """Insert lane `d` into its vector's sorted entries."""
         c = self._params.config
         vectors = range(d, c.columns, c.drain_lanes)
-        value = self.group.values[d]
-        new = Signal(_entry(self._params), name=f"new_{d}")
-        sign = value[31]
-        m.d.comb += [
-            new.valid.eq(1),
-            new.key.eq(value ^ Mux(sign, 0xFFFFFFFF, 0x80000000)),
-            new.inverted_index.eq(~self.group.row),
-        ]
-        choose = Signal(range(len(vectors)), name=f"choose_{d}")
-        m.d.comb += choose.eq(self.group.vector // c.drain_lanes)
         current, better = [], []
         for k in range(c.top_k):
             held = Signal(_entry(self._params), name=f"held_{d}_{k}")
             bank = Array([entries[v][k].as_value() for v in vectors])
             m.d.comb += held.as_value().eq(bank[choose])
             current.append(held)
-            better.append(self.clear | (new.as_value() > held.as_value()))
-        with m.If(self.group.mask[d] & ~self.group.flags[d].nan):
-            for g, v in enumerate(vectors):
-                with m.If(choose == g):
-                    for k in range(c.top_k):
-                        self._place(m, entries[v][k], k, new, current, better)
+            better.append(clear | (new.as_value() > held.as_value()))
+        for g, v in enumerate(vectors):
+            with m.If(choose == g):
+                for k in range(c.top_k):
+                    self._place(m, entries[v][k], k, new, current, better, clear)
 
     def _place(
         self,
@@ -118,6 +139,7 @@ class TopK(wiring.Component):
         new: Signal,
         current: list[Signal],
         better: list[Signal],
+        clear: Signal,
     ) -> None:
         """Write entry `k`: kept, the new one, or its predecessor moved down."""
         with m.If(better[k]):
@@ -126,14 +148,14 @@ class TopK(wiring.Component):
             else:
                 moved = Mux(better[k - 1], current[k - 1].as_value(), new.as_value())
                 m.d.sync += entry.as_value().eq(moved)
-                with m.If(self.clear):
+                with m.If(clear):
                     m.d.sync += entry.valid.eq(0)
 
-    def _emit(self, m: Module, entries: list[list[Signal]]) -> None:
+    def _emit(self, m: Module, entries: list[list[Signal]], emit: Signal) -> None:
         """Walk through the vectors and ranks after a group with `emit`."""
         c = self._params.config
         pending = Signal()
-        vector, last_vector = Signal(range(c.columns)), Signal(range(c.columns))
+        vector, last_vector = Signal(range(c.columns)), Signal(range(c.columns), reset_less=True)
         rank = Signal(range(c.top_k))
         out = self.selected.p
         entry = Signal(_entry(self._params), name="chosen")
@@ -142,15 +164,12 @@ class TopK(wiring.Component):
         ]
         m.d.comb += [
             entry.as_value().eq(Array([bank[vector] for bank in ranks])[rank]),
-            self.busy.eq(pending | self.selected.valid),
+            self.busy.eq(emit | pending | self.selected.valid),
         ]
         with m.If(self.insert & self.emit):
-            m.d.sync += [
-                pending.eq(1),
-                vector.eq(0),
-                rank.eq(0),
-                last_vector.eq(self.last_vector),
-            ]
+            m.d.sync += last_vector.eq(self.last_vector)
+        with m.If(emit):
+            m.d.sync += [pending.eq(1), vector.eq(0), rank.eq(0)]
         with m.If(self.selected.ready | ~self.selected.valid):
             m.d.sync += self.selected.valid.eq(pending)
             with m.If(pending):
