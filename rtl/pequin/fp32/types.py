@@ -77,18 +77,27 @@ def pack(sign: Value, exponent: Value, fraction: Value) -> Value:
 
 
 def leading_zeros(m: Module, name: str, value: Value) -> Value:
-    """Count the zeros above the highest one by halving; `len(value)` must be a power of two.
+    """Count the zeros above the highest one; `len(value)` must be a power of two.
 
-    A value of zero gives `len(value)` - 1.
+    Counts of neighbouring groups are joined in a tree, which is about as deep as it has levels. A
+    value of zero gives `len(value)` - 1.
     """
-    width = len(value)
-    if width == 1:
-        return Const(0, 0)
-    half = width // 2
-    whole = named(m, f"{name}_{width}", value)
-    high, low = whole[half:], whole[:half]
-    empty = named(m, f"{name}_{width}_empty", ~high.any())
-    return Cat(leading_zeros(m, name, Mux(empty, low, high)[:half]), empty)
+    whole = named(m, f"{name}_in", value)
+    groups: list[tuple[Any, Any]] = [(Const(0, 0), bit) for bit in reversed(whole)]
+    level = 0
+    while len(groups) > 1:
+        level += 1
+        joined: list[tuple[Any, Any]] = []
+        for i, (high, low) in enumerate(zip(groups[::2], groups[1::2], strict=True)):
+            count = Cat(Mux(high[1], high[0], low[0]), ~high[1])[:level]
+            joined.append(
+                (
+                    named(m, f"{name}_count_{level}_{i}", count),
+                    named(m, f"{name}_any_{level}_{i}", high[1] | low[1]),
+                )
+            )
+        groups = joined
+    return groups[0][0]
 
 
 def named(m: Module, name: str, value: Value) -> Signal:
