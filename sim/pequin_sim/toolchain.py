@@ -295,9 +295,8 @@ LINT_WAIVERS = {
     "PROCASSINIT": "a register's power-on value is its declaration's initial value",
     "WIDTHEXPAND": "operands of unequal width are extended by the operator, as Amaranth means it",
     "WIDTHTRUNC": "a bit select by a variable is written as a shift, a test for zero as '!'",
-    "CASEINCOMPLETE": "a signal has its value from before the case where no branch sets it",
+    "CASEINCOMPLETE": "values without a branch of their own keep what was assigned before the case",
     "ASCRANGE": "a field of no bits, such as an index into one entry, is declared as [-1:0]",
-    "CASEINCOMPLETE": "codes that are no state of a machine keep the values assigned before",
 }
 """Verilator warnings that generated code raises by construction, each with its reason."""
 
