@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -189,13 +189,6 @@ class LeanVerilator(cocotb_tools.runner.Verilator):
         return cache.obtain(self._root, f"runtime-{key}", build)[0] / "libverilated.a"
 
 
-class QuietIcarus(cocotb_tools.runner.Icarus):
-    """cocotb's Icarus runner with the build's output in a file."""
-
-    def _execute(self, cmds: Sequence[Sequence[str]], cwd: Any) -> None:
-        run_logged(cmds, Path(cwd), self.env, Path(cwd) / "build.log")
-
-
 def run_logged(
     commands: Sequence[Sequence[str]], cwd: Path, env: Mapping[str, str], log: Path
 ) -> None:
@@ -281,58 +274,13 @@ def build_verilator(
         )
         _keep_only(directory, {design.top, source.name, vlt.name, "build.log"})
 
-    return _obtain(design, root, key, build, quiet)
+    return obtain_build(design, root, key, build, quiet)
 
 
-def wake_processes(verilog: str) -> str:
-    """Return a design whose combinational processes run once at time zero in Icarus.
-
-    Yosys gives every `always @*` a register in its sensitivity that is initialized to 0, and
-    counts on the initialization as the first event. In SystemVerilog it happens before any
-    process waits, so Icarus would leave outputs at X until an input changes.
-    """
-    return re.sub(
-        r"^(\s*)reg (\\\$auto\$verilog_backend\.cc\S*) += 0;",
-        r"\1reg \2 ;\n\1initial #0 \2 = 0;",
-        verilog,
-        flags=re.MULTILINE,
-    )
-
-
-def build_icarus(
-    design: Design, *, build_args: Sequence[str], waves: bool, root: Path, quiet: bool
+def obtain_build(
+    design: Design, root: Path, key: str, build: Callable[[Path], None], quiet: bool
 ) -> Build:
-    """Build with Icarus Verilog, or find the build in the cache."""
-    icarus = toolchain.find_icarus()
-    verilog = wake_processes(design.verilog)
-    key = cache.digest(
-        {
-            "simulator": "icarus",
-            "runner": RUNNER_VERSION,
-            "verilog": verilog,
-            "top": design.top,
-            "flags": list(build_args),
-            "waves": waves,
-            "tools": [icarus.version, metadata.version("cocotb")],
-        }
-    )
-
-    def build(directory: Path) -> None:
-        source = directory / f"{design.top}.v"
-        source.write_text(verilog, encoding="utf-8")
-        QuietIcarus().build(
-            sources=[source],
-            hdl_toplevel=design.top,
-            build_args=list(build_args),
-            build_dir=directory,
-            timescale=TIMESCALE,
-            waves=waves,
-        )
-
-    return _obtain(design, root, key, build, quiet)
-
-
-def _obtain(design: Design, root: Path, key: str, build: Any, quiet: bool) -> Build:
+    """Return a build from the cache, or make it and show that something is going on."""
     started = time.monotonic()
 
     def announced(directory: Path) -> None:
