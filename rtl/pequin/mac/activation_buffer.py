@@ -83,7 +83,9 @@ class ActivationBuffer(wiring.Component):
                 ("elements", elements, block.elements),
                 ("info", info, Cat(block.total, block.scale)),
             ):
-                bank: Memory = Memory(shape=len(word), depth=c.act_blocks, init=[])
+                bank: Memory = Memory(
+                    shape=len(word), depth=c.act_blocks, init=[], attrs={"no_rw_check": 1}
+                )
                 m.submodules[f"{name}_{i}"] = bank
                 write, read = bank.write_port(), bank.read_port()
                 m.d.comb += [

@@ -72,13 +72,19 @@ class Aligner(wiring.Component):
             with_half.eq(Cat(0, self.sum).as_signed() >> right),
             rounded.eq(Mux(enable, (with_half >> 1) + with_half[0], 0)),
         ]
-        zeroed = enable & (rounded == 0) & (self.sum != 0)
+        rounded_1 = register(m, rounded, name="rounded_1")
+        present = register(m, enable & (self.sum != 0), name="present")
+        zeroed = present & (rounded_1 == 0)
+        places = Mux(left > _SAFE_LEFT, _MAX_LEFT - left, SUM_BITS + 1)
         self._shift_left(
-            m, register(m, rounded, name="rounded_1"), register(m, left, name="left_1")
+            m,
+            rounded_1,
+            register(m, left, name="left_1"),
+            register(m, places, name="places", shape=range(SUM_BITS + 2)),
         )
         m.d.comb += [
             self.nan.eq(delay(m, nan, 2, name="nan")),
-            self.zeroed.eq(delay(m, zeroed, 2, name="zeroed")),
+            self.zeroed.eq(register(m, zeroed, name="zeroed_1")),
         ]
         return m
 
@@ -105,16 +111,14 @@ class Aligner(wiring.Component):
             register(m, self.enable & is_nan, name="is_nan_1"),
         )
 
-    def _shift_left(self, m: Module, rounded: Signal, left: Signal) -> None:
+    def _shift_left(self, m: Module, rounded: Signal, left: Signal, places: Signal) -> None:
         """Register the clamped term."""
         negative = rounded[-1]
         # |rounded| fits n bits exactly when this, with a marker bit below, is under 2**n.
         excess = Cat(1, Mux(negative, ~rounded, rounded)[:-1])
         overflow = Signal()
-        places = Signal(range(SUM_BITS + 2))
         shifted = Signal(signed(TERM_BITS))
         m.d.comb += [
-            places.eq(Mux(left > _SAFE_LEFT, _MAX_LEFT - left, SUM_BITS + 1)),
             overflow.eq((rounded != 0) & ((excess >> places) != 0)),
             shifted.eq(rounded << left),
         ]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth import EnableInserter, Module, Signal
+from amaranth import EnableInserter, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.counters import COUNTER_BITS, CauseCounters, cause_counts
 from pequin.mac.activation_buffer import ActivationBuffer
+from pequin.mac.arith import balanced_sum
 from pequin.mac.beat_window import BeatWindow
 from pequin.mac.column import Column
 from pequin.mac.delay import delay, register
 from pequin.mac.feeder import Feeder
-from pequin.mac.lane_decode import LaneDecode, operand_bits
+from pequin.mac.lane_decode import OPERAND_BITS, LaneDecode, operand_bits
 from pequin.mac.read_out import ReadOut
 from pequin.mac.status import StatusCollector
 from pequin.mac.top_k import TopK
@@ -106,15 +107,17 @@ class MacArray(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        advance = Signal()
+        advance = Signal(init=1)
         m.submodules.feeder = feeder = Feeder(self._params)
         m.submodules.read_out = read_out = ReadOut(self._params)
         self._elaborate_input(m, feeder, advance)
         pipeline = Module()
         blocks = self._elaborate_buffer(m, feeder, advance)
-        self._elaborate_pipeline(pipeline, feeder, blocks, read_out)
+        coming = self._elaborate_pipeline(pipeline, feeder, blocks, read_out)
         m.submodules.pipeline = EnableInserter(advance)(pipeline)
-        m.d.comb += advance.eq(~read_out.capture | read_out.ready)
+        # A register, because it enables every register of the pipeline.
+        capture_next = Mux(advance, coming, read_out.capture)
+        m.d.sync += advance.eq(~capture_next | read_out.ready_next)
         self._elaborate_sinks(m, read_out)
         self._elaborate_counters(m, feeder)
         return m
@@ -139,10 +142,11 @@ class MacArray(wiring.Component):
         ]
         return buffer.blocks
 
-    def _elaborate_pipeline(
-        self, m: Module, feeder: Feeder, blocks: Any, read_out: ReadOut
-    ) -> None:
-        """Decode, multiply and accumulate; every register here waits with the read-out."""
+    def _elaborate_pipeline(self, m: Module, feeder: Feeder, blocks: Any, read_out: ReadOut) -> Any:
+        """Decode, multiply and accumulate; every register here waits with the read-out.
+
+        Returns what the capture will be after the pipeline's next step.
+        """
         params = self._params
         tag = feeder.tag
         format_ = register(m, tag.format, name="operand_format")
@@ -163,24 +167,34 @@ class MacArray(wiring.Component):
                 wiring.connect(m, column.totals[g], read_out.totals[c][g])
         self._distribute_control(m, tag, columns)
         latency = 1 + columns[0].latency
-        last = delay(m, tag.last, latency, name="last", reset_less=False)
+        coming = delay(m, tag.last, latency - 1, name="last", reset_less=False)
         m.d.comb += [
-            read_out.capture.eq(last),
+            read_out.capture.eq(delay(m, coming, 1, name="capture", reset_less=False)),
             read_out.tag.eq(delay(m, tag.row, latency, name="row")),
         ]
+        return coming
 
     def _decoded(self, m: Module, feeder: Feeder, beat: Any, name: str) -> Any:
         """Register the operands of the even or of the odd columns."""
-        pack = self._params.pack
-        m.submodules[f"decode_{name}"] = decode = LaneDecode(pack=pack)
-        operands = WeightOperands(operand_bits(pack)).create(path=(f"{name}_operands",))
+        params = self._params
+        m.submodules[f"decode_{name}"] = decode = LaneDecode(pack=params.pack)
+        operands = WeightOperands(operand_bits(params.pack)).create(path=(f"{name}_operands",))
         m.d.comb += [decode.beat.eq(beat), decode.format.eq(feeder.tag.format)]
-        for i in range(BLOCK):
-            lane = register(m, decode.operands.lanes[i], name=f"{name}_lane_{i}")
-            m.d.comb += operands.lanes[i].eq(lane)
+        lanes = [
+            register(m, decode.operands.lanes[i], name=f"{name}_lane_{i}") for i in range(BLOCK)
+        ]
+        m.d.comb += [operands.lanes[i].eq(lane) for i, lane in enumerate(lanes)]
         for g in range(GROUPS):
-            total = register(m, decode.operands.totals[g], name=f"{name}_total_{g}")
-            m.d.comb += operands.totals[g].eq(total)
+            total = decode.operands.totals[g]
+            if params.config.pipelined:  # two clocks later than the lanes, as `DotProduct` wants
+                fields = [lane.bit_select(g * params.pack, OPERAND_BITS) for lane in lanes]
+                total = balanced_sum(
+                    [
+                        register(m, balanced_sum(fields[i : i + 8]), name=f"{name}_part_{g}_{i}")
+                        for i in range(0, BLOCK, 8)
+                    ]
+                )
+            m.d.comb += operands.totals[g].eq(register(m, total, name=f"{name}_total_{g}"))
         return operands
 
     def _distribute_control(self, m: Module, tag: Any, columns: list[Column]) -> None:
@@ -240,28 +254,44 @@ class MacArray(wiring.Component):
     def _elaborate_credits(self, m: Module, read_out: ReadOut) -> None:
         """Start a group only when its place behind the converters is sure."""
         wants_top_k = read_out.waiting.sink == Sink.TOP_K
-        results, statuses = Signal(range(RESULT_DEPTH + 1)), Signal(range(STATUS_DEPTH + 1))
-        selecting = Signal()
-        begun = read_out.started
-        m.d.comb += read_out.go.eq(
-            (statuses != STATUS_DEPTH)
-            & ((results != RESULT_DEPTH) | wants_top_k)
-            & ~(wants_top_k & selecting)
+        wants_next = Mux(read_out.ready, read_out.tag.sink, read_out.waiting.sink) == Sink.TOP_K
+        begun, selecting, selecting_next = read_out.started, Signal(), Signal()
+        results_full, results_next = self._count(
+            m, "results", RESULT_DEPTH, begun & ~wants_top_k, self.results
         )
-        m.d.sync += [
-            results.eq(
-                results + (begun & ~wants_top_k) - (self.results.valid & self.results.ready)
-            ),
-            statuses.eq(
-                statuses + (begun & read_out.final) - (self.status.valid & self.status.ready)
-            ),
+        statuses_full, statuses_next = self._count(
+            m, "statuses", STATUS_DEPTH, begun & read_out.final, self.status
+        )
+        m.d.comb += [
+            selecting_next.eq(selecting),
+            read_out.go.eq(~statuses_full & Mux(wants_top_k, ~selecting, ~results_full)),
+            read_out.go_next.eq(~statuses_next & Mux(wants_next, ~selecting_next, ~results_next)),
         ]
+        m.d.sync += selecting.eq(selecting_next)
         with m.If(begun & read_out.final & wants_top_k & read_out.waiting.select_last):
-            m.d.sync += selecting.eq(1)
+            m.d.comb += selecting_next.eq(1)
         with m.Elif(self.selected.valid & self.selected.ready & self.selected.p.last):
-            m.d.sync += selecting.eq(0)
+            m.d.comb += selecting_next.eq(0)
+
+    def _count(
+        self, m: Module, name: str, depth: int, more: Any, output: Any
+    ) -> tuple[Signal, Signal]:
+        """Count places promised and not yet drained; return whether all are, now and next."""
+        count, count_next = Signal(range(depth + 1), name=name), Signal(range(depth + 1))
+        full, full_next = Signal(name=f"{name}_full"), Signal(name=f"{name}_full_next")
+        m.d.comb += [
+            count_next.eq(count + more - (output.valid & output.ready)),
+            full_next.eq(count_next == depth),
+        ]
+        m.d.sync += [count.eq(count_next), full.eq(full_next)]
+        return full, full_next
 
     def _elaborate_counters(self, m: Module, feeder: Feeder) -> None:
         m.submodules.counters = counters = CauseCounters(Cause)
-        m.d.comb += [counters.cause.eq(feeder.cause), self.counters.eq(counters.counts)]
-        m.d.sync += self.payload_beats.eq(self.payload_beats + feeder.beats)
+        cause, beats = Signal(Cause, init=Cause.IDLE), Signal.like(feeder.beats)
+        m.d.comb += [counters.cause.eq(cause), self.counters.eq(counters.counts)]
+        m.d.sync += [
+            cause.eq(feeder.cause),
+            beats.eq(feeder.beats),
+            self.payload_beats.eq(self.payload_beats + beats),
+        ]

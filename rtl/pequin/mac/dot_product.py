@@ -28,7 +28,8 @@ class DotProduct(wiring.Component):
     the groups are high and low nibbles and join as 16 * g0 + g1.
 
     Timing: `sums` follows the inputs by `latency` clocks: 2, or 4 with `pipelined`. `format` is
-    wanted with the operands. Gate the whole component with an EnableInserter to stall it.
+    wanted with the operands, their totals `totals_clocks` later. Gate the whole component with
+    an EnableInserter to stall it.
 
     Parameters
     ----------
@@ -74,17 +75,21 @@ class DotProduct(wiring.Component):
         """Clocks from operands to sums."""
         return 4 if self._pipelined else 2
 
+    @property
+    def totals_clocks(self) -> int:
+        """Clocks from the operands' lanes to their totals."""
+        return 2 if self._pipelined else 0
+
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
         raw = self._raw_sums(m)
+        block_total = delay(m, self.block.total, self.totals_clocks, name="block_total")
         exact = []
         for g in range(GROUPS):
             excess = Signal(signed(19), name=f"excess_{g}_0")
-            m.d.comb += excess.eq(
-                (self.operands.totals[g] << 7) + (self.block.total << 4) - (1 << 16)
-            )
-            late = delay(m, excess, self.latency - 1, name=f"excess_{g}")
+            m.d.comb += excess.eq((self.operands.totals[g] << 7) + (block_total << 4) - (1 << 16))
+            late = delay(m, excess, self.latency - 1 - self.totals_clocks, name=f"excess_{g}")
             difference = Signal(signed(18), name=f"exact_{g}")
             m.d.comb += difference.eq(raw[g] - late)
             exact.append(difference)

@@ -77,7 +77,7 @@ class LaneDecode(wiring.Component):
                 element = E2M1(self.beat.word_select(g * BLOCK + i, 4))
                 lane = Signal(OPERAND_BITS, name=f"lane_{i}_{g}")
                 value = Mux(self.format == WeightFormat.MXINT8, halves[g], element.integer)
-                m.d.comb += lane.eq(value + WEIGHT_OFFSET)
+                m.d.comb += lane.eq(value ^ WEIGHT_OFFSET)  # modulo 32 the same as a sum
                 pair.append(lane)
             gap = Const(0, self._pack - OPERAND_BITS)
             m.d.comb += self.operands.lanes[i].eq(Cat(pair[0], gap, pair[1]))

@@ -29,7 +29,8 @@ def drive(dut, groups, acts, formats):
     packed = (groups[:, 1] + 16 << dut.pack) + groups[:, 0] + 16
     lifted = (acts + 128).astype(np.uint8)
     inputs = {f"operands.lanes.{i}": packed[:, i] for i in range(32)}
-    inputs |= {f"operands.totals.{g}": groups[:, g].sum(axis=1) + 512 for g in range(2)}
+    late = [0] * dut.totals_clocks
+    inputs |= {f"operands.totals.{g}": [*late, *groups[:, g].sum(axis=1) + 512] for g in range(2)}
     inputs |= {
         "block.elements": [int.from_bytes(row.tobytes(), "little") for row in lifted],
         "block.total": lifted.sum(axis=1, dtype=np.int64),
