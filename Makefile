@@ -8,6 +8,8 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 # N, K and C of `make run`'s generated matrices, and the preset it simulates.
 SHAPE ?= 256x2880x16
 PRESET ?= ref
+# Processes of pytest; 0 runs the tests in one.
+WORKERS ?= 0
 # More words for pytest, for example PYTEST_ARGS='-k matmul -x'.
 PYTEST_ARGS ?=
 
@@ -31,10 +33,10 @@ run: $(STAMP)
 	$(BIN)/pequin matmul --generate $(SHAPE) --preset $(PRESET)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not soak" --durations=15 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --durations=15 $(PYTEST_ARGS)
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m soak -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check $(SOURCES)

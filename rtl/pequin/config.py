@@ -64,6 +64,12 @@ class TileConfig:
     lane_pack
         Bit distance of the two rows that share a multiplier: 13 for 18 x 18 bit multipliers
         (ECP5), 18 or more for wider ones (27 x 18) and for simulation.
+    lanes
+        fp32 lanes of the vector unit; a power of two up to 32, at least `drain_lanes`.
+    vector_elements
+        Size of the vector memory (fp32 elements); a power of two.
+    scalars
+        Scalar registers of the vector unit; a power of two.
     pipelined
         Registers after the multipliers and inside the adder trees, for an FPGA's clock. False
         keeps the shorter pipeline, which simulates faster. The results are the same bits.
@@ -78,6 +84,9 @@ class TileConfig:
     top_k: int = 8
     index_bits: int = 18
     lane_pack: int = 18
+    lanes: int = 16
+    vector_elements: int = 1 << 18
+    scalars: int = 256
     pipelined: bool = False
 
     @classmethod
@@ -100,12 +109,15 @@ class TileConfig:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "ref": {},
-    "wide": {"columns": 64, "drain_lanes": 16},
+    "wide": {"columns": 64, "drain_lanes": 16, "lanes": 32},
     "fpga": {
         "columns": 2,
         "drain_lanes": 1,
         "top_k": 4,
         "lane_pack": 13,
+        "lanes": 2,
+        "vector_elements": 1 << 12,
+        "scalars": 32,
         "pipelined": True,
         "clock_ghz": 0.08,
     },
@@ -114,6 +126,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "max_k": 256,
         "act_blocks": 8,
         "drain_lanes": 1,
+        "lanes": 1,
+        "vector_elements": 1 << 10,
+        "scalars": 16,
         "top_k": 1,
         "index_bits": 8,
     },
@@ -156,6 +171,20 @@ class TileParams:
         )
         _check(1 <= c.top_k <= 8, f"top_k must be 1 to 8, not {c.top_k}")
         _check(1 <= c.index_bits <= 32, f"index_bits must be 1 to 32, not {c.index_bits}")
+        _check(
+            _power_of_two(c.lanes) and c.drain_lanes <= c.lanes <= BLOCK,
+            f"lanes must be a power of two from drain_lanes = {c.drain_lanes} to {BLOCK}, not "
+            f"{c.lanes}",
+        )
+        _check(
+            _power_of_two(c.vector_elements) and 1 << 8 <= c.vector_elements <= 1 << 22,
+            f"vector_elements must be a power of two from 256 to {1 << 22}, not "
+            f"{c.vector_elements}",
+        )
+        _check(
+            _power_of_two(c.scalars) and 4 <= c.scalars <= 1 << 12,
+            f"scalars must be a power of two from 4 to {1 << 12}, not {c.scalars}",
+        )
         _check(
             13 <= c.lane_pack <= 24,
             f"lane_pack must be 13 (8 + 5 product bits) to 24, not {c.lane_pack}",

@@ -40,11 +40,36 @@ def _hbm_bram(params: TileParams) -> wiring.Component:
     return BramChannel(requesters=HbmConfig.for_tile(params.config).requesters, beats=4096)
 
 
+def _vector_unit(params: TileParams) -> wiring.Component:
+    from pequin.vector import VectorUnit
+
+    return VectorUnit(params)
+
+
+def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
+    def build(params: TileParams) -> wiring.Component:
+        import pequin.fp32
+
+        component = getattr(pequin.fp32, name)()
+        assert isinstance(component, wiring.Component)
+        return component
+
+    return build
+
+
 TOPS: dict[str, Callable[[TileParams], wiring.Component]] = {
     "mac-array": _mac_array,
     "hbm-channel": _hbm_channel,
     "hbm-controller": _hbm_controller,
     "hbm-bram": _hbm_bram,
+    "vector-unit": _vector_unit,
+    "fp32-add": _fp32("FloatAdd"),
+    "fp32-mul": _fp32("FloatMul"),
+    "fp32-max": _fp32("FloatMax"),
+    "fp32-compare": _fp32("FloatCompare"),
+    "fp32-from-int": _fp32("IntToFloat"),
+    "fp32-to-int": _fp32("FloatToInt"),
+    "fp32-special": _fp32("SpecialFunctions"),
 }
 """From a name to what builds that component with a tile's parameters."""
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -239,6 +240,7 @@ def multiply(
     design: Design | None = None,
     waves: Waves | None = None,
     progress: Progress = lambda done, total: None,
+    **options: Any,
 ) -> Product:
     """Quantize two matrices and multiply them, in simulation and by the golden model.
 
@@ -258,6 +260,8 @@ def multiply(
         Waveform request for the first run.
     progress
         Called with the runs that are done and all runs.
+    options
+        For `pequin_sim.runner.simulate`.
 
     Raises
     ------
@@ -278,7 +282,8 @@ def multiply(
         golden.put(part, expected.values_u32, expected.flags)
         zeros += expected.zero_count
         if counted is not None:
-            run = run_mac(params, [command], design=design, waves=None if done else waves)
+            shown = None if done else waves
+            run = run_mac(params, [command], design=design, waves=shown, **options)
             counted = counted.plus(run)
             result = run.results[0]
             simulated.put(part, result.values_u32, result.flags)

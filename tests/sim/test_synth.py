@@ -6,7 +6,8 @@ import pytest
 
 from pequin.config import TileConfig, TileParams
 from pequin.errors import ConfigError, ToolError
-from pequin.export import Design
+from pequin.export import Design, elaborate
+from pequin.mac.activation_buffer import ActivationBuffer
 from pequin_sim.synth import find_target, place_and_route, synth_report, synthesize, yosys
 from pequin_sim.synth.cells import count_resources
 from pequin_sim.synth.paths import TimingPath, readable, slowest_path, slowest_registers
@@ -246,3 +247,12 @@ def test_a_tool_that_takes_too_long_is_stopped(tmp_path):
 def test_a_tool_that_is_not_there(tmp_path):
     with pytest.raises(ToolError, match="no-such-tool cannot be started: No such file"):
         run_logged(["/no-such-tool"], directory=tmp_path, log=tmp_path / "log", timeout=1)
+
+
+def test_activation_banks_become_block_ram(cache):
+    params = TileParams(TileConfig.preset("fpga"))
+    design = elaborate(ActivationBuffer(params), "activations")
+    found = synthesize(design, ECP5, cache_dir=cache, quiet=True).resources
+    # Per column 256 words of 256 and of 21 bits, in blocks of 512 x 36.
+    assert found.bram == 2 * (8 + 1)
+    assert found.lut_memory == 0

@@ -51,7 +51,7 @@ class BeatWindow(wiring.Component):
         ]
         m.d.sync += [
             first.eq(first + self.take),
-            count.eq(count - self.take + Mux(accept, 1 + self.weights.p.two, 0)),
+            count.eq(count + Mux(accept, 1 + self.weights.p.two, 0) - self.take),
         ]
         self._write(m, held, first, count, accept)
         self._show(m, held, first)

@@ -96,21 +96,22 @@ class Feeder(wiring.Component):
         # The padding keeps a window at the last scale inside the signal.
         self._scales = Signal(BEAT_BITS + 8 * (2 * GROUPS - 1))
         self._scale_at = Signal(range(CHUNK_BLOCKS))
-        self._is_int8 = Signal()
-        self._need_scales = Signal()
-        self._take_scales, self._take_payload, self._two = Signal(), Signal(), Signal()
-        self._row_done, self._command_done = Signal(), Signal()
+        self._is_int8, self._need_scales = Signal(), Signal()
+        # `advance` comes late: what is wanted is settled without it.
+        self._want_scales, self._want_payload, self._two = Signal(), Signal(), Signal()
+        self._take_scales, self._take_payload = Signal(), Signal()
+        self._row_done, self._last_beat, self._command_done = Signal(), Signal(), Signal()
 
     def _decide(self, m: Module) -> None:
         """Choose what to take in this clock."""
         now = self._current
-        step = Signal()
+        here, want_beats = Signal(), Signal(2)
         m.d.comb += [
             self._is_int8.eq(now.format == WeightFormat.MXINT8),
-            step.eq(self._active & self.advance & (self.level != 0)),
+            here.eq(self._active & (self.level != 0)),
             self._need_scales.eq(now.scaled & (self._chunk_left == 0)),
-            self._take_scales.eq(step & self._need_scales),
-            self._take_payload.eq(step & ~self._need_scales),
+            self._want_scales.eq(here & self._need_scales),
+            self._want_payload.eq(here & ~self._need_scales),
             self._two.eq(
                 now.paired
                 & ~self._block[0]
@@ -118,8 +119,11 @@ class Feeder(wiring.Component):
                 & (self.level == 2)
                 & ~(now.scaled & (self._chunk_left == 1))
             ),
-            self.beats.eq(Mux(self._take_payload, 1 + self._two, 0)),
-            self.take.eq(self.beats | self._take_scales),
+            want_beats.eq(Mux(self._want_payload, 1 + self._two, 0)),
+            self._take_scales.eq(self.advance & self._want_scales),
+            self._take_payload.eq(self.advance & self._want_payload),
+            self.beats.eq(Mux(self.advance, want_beats, 0)),
+            self.take.eq(Mux(self.advance, want_beats | self._want_scales, 0)),
         ]
 
     def _advance_position(self, m: Module) -> None:
@@ -131,11 +135,10 @@ class Feeder(wiring.Component):
             last.eq(self._block + self._two),
             plane_done.eq(last == now.last_block),
             self._row_done.eq(plane_done & (self._plane == now.two_planes)),
-            self._command_done.eq(
-                self._take_payload
-                & self._row_done
-                & ((self._row | ~self._is_int8) == (now.last_row | ~self._is_int8))
+            self._last_beat.eq(
+                self._row_done & ((self._row | ~self._is_int8) == (now.last_row | ~self._is_int8))
             ),
+            self._command_done.eq(self._take_payload & self._last_beat),
         ]
         with m.If(self._take_payload):
             m.d.sync += [
@@ -143,7 +146,7 @@ class Feeder(wiring.Component):
                 self._plane.eq(self._plane ^ (plane_done & now.two_planes)),
             ]
             with m.If(self._row_done):
-                m.d.sync += self._row.eq(self._row + row_step)
+                m.d.sync += self._row.eq(Mux(self._last_beat, 0, self._row + row_step))
 
     def _advance_chunk(self, m: Module) -> None:
         """Keep the scales of the current chunk and the place in it."""
@@ -156,13 +159,13 @@ class Feeder(wiring.Component):
             ]
         with m.Elif(self._take_payload):
             m.d.sync += [
-                self._scale_at.eq(self._scale_at + (self.beats << ~self._is_int8)),
-                self._chunk_left.eq(self._chunk_left - self.beats),
+                self._scale_at.eq(self._scale_at + ((1 + self._two) << ~self._is_int8)),
+                self._chunk_left.eq(Mux(self._last_beat, 0, self._chunk_left - 1 - self._two)),
             ]
 
     def _emit_tag(self, m: Module) -> None:
         """Register the beats and all that travels with them."""
-        now, payload = self._current, self._take_payload
+        now, payload = self._current, self._want_payload
         even = ~now.paired | ~self._block[0]
         odd = ~now.paired | self._block[0] | self._two
         m.d.comb += self.address.eq(now.base + Mux(now.paired, self._block >> 1, self._block))
@@ -204,24 +207,21 @@ class Feeder(wiring.Component):
         m.d.sync += [
             row.row.eq(now.first_row + self._row),
             row.second_row.eq(~self._is_int8 & (self._row != now.last_row)),
-            row.final.eq(self._command_done),
+            row.final.eq(self._last_beat),
             row.paired.eq(now.paired),
             row.last_vector.eq(now.last_vector),
             row.sink.eq(now.sink),
             row.select_first.eq(now.select_first & (self._row == 0)),
-            row.select_last.eq(now.select_last & self._command_done),
+            row.select_last.eq(now.select_last & self._last_beat),
         ]
 
     def _accept_command(self, m: Module) -> None:
+        """Take the next command with the last beat, which has put the position back to zero."""
         m.d.comb += self.command.ready.eq(~self._active | self._command_done)
         with m.If(self.command.ready):
             m.d.sync += [
                 self._active.eq(self.command.valid),
                 self._current.eq(self.command.payload),
-                self._block.eq(0),
-                self._plane.eq(0),
-                self._row.eq(0),
-                self._chunk_left.eq(0),
             ]
 
     def _explain(self, m: Module) -> None:

@@ -1,6 +1,6 @@
 """Fixed point to IEEE-754 binary32."""
 
-from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -40,31 +40,26 @@ class FixedToFloat(wiring.Component):
             sign[1].eq(sign[0]),
             sign[2].eq(sign[1]),
         ]
-        coarse, coarse_zeros = self._normalize(m, magnitude, (32, 16, 8), "coarse")
-        fine, fine_zeros = self._normalize(m, coarse, (4, 2, 1), "fine")
+        coarse, coarse_zeros = self._normalize(m, magnitude, 8, "coarse")
+        fine, fine_zeros = self._normalize(m, coarse, 1, "fine")
         zeros = Signal(3)
         m.d.sync += zeros.eq(coarse_zeros)
         self._round(m, fine, Cat(fine_zeros, zeros), sign[2])
         return m
 
-    def _normalize(
-        self, m: Module, value: Signal, steps: tuple[int, ...], name: str
-    ) -> tuple[Signal, Signal]:
-        """Register `value` shifted left by the largest sum of steps that loses no one bit."""
-        shifts = Signal(len(steps), name=f"{name}_shifts")
-        flags: list[Signal] = []
-        stage = value
-        for step in steps:
-            empty = Signal(name=f"{name}_empty_{step}")
-            shifted = Signal(TERM_BITS, name=f"{name}_by_{step}")
-            m.d.comb += [
-                empty.eq(stage[TERM_BITS - step :] == 0),
-                shifted.eq(Mux(empty, stage << step, stage)),
-            ]
-            flags.insert(0, empty)
-            stage = shifted
-        result = Signal(TERM_BITS, name=name)
-        m.d.sync += [result.eq(stage), shifts.eq(Cat(flags))]
+    def _normalize(self, m: Module, value: Signal, unit: int, name: str) -> tuple[Signal, Signal]:
+        """Register `value` shifted left by its leading empty units, at most 7, and their number.
+
+        The units are looked at side by side: the count does not wait for a shift.
+        """
+        empty = Signal(3, name=f"{name}_empty")
+        for place in reversed(range(min(8, TERM_BITS // unit))):  # the last that is set wins
+            top = TERM_BITS - place * unit
+            with m.If(value[top - unit : top].any()):
+                m.d.comb += empty.eq(place)
+        result, shifts = Signal(TERM_BITS, name=name), Signal(3, name=f"{name}_shifts")
+        places = Cat(Const(0, unit.bit_length() - 1), empty)
+        m.d.sync += [result.eq(value << places), shifts.eq(empty)]
         return result, shifts
 
     def _round(self, m: Module, normal: Signal, zeros: Cat, sign: Signal) -> None:

@@ -125,7 +125,7 @@ def random_acts(rng: np.random.Generator, vectors: int, blocks: int) -> MxTensor
     scales = rng.integers(centre - spread, centre + spread + 1, shape)
     wild = rng.random(shape)
     scales = np.where(wild < 0.01, rng.integers(0, 255, shape), scales)
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         scales = np.where(wild > 1 - 0.5 / blocks, SCALE_NAN, scales)
     elements = random_elements(rng, Format.MXINT8, 1, vectors, blocks)
     return MxTensor(Format.MXINT8, elements, scales.astype(np.uint8))
@@ -146,7 +146,7 @@ def random_weights(
     met = acts.scales[0, int(rng.integers(acts.rows))].astype(np.int64)
     scales = _UNSHIFTED[case.fmt] + rng.integers(low, high, shape) - np.where(met == 255, 127, met)
     scales = np.clip(scales, 0, 254)
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         scales[rng.random(shape) < 0.5 / acts.blocks] = SCALE_NAN
     if rng.random() < 0.25:
         few = rng.integers(0, min(rows, 3), rows)

@@ -33,7 +33,9 @@ WAVE_CLOCKS = 5000
 
 _LINE_SECONDS = 10
 
-_FILE = click.Path(path_type=Path, dir_okay=True)
+_FILE = click.Path(path_type=Path)
+_FORMATS = click.Choice([fmt.value for fmt in Format])
+_RULES = click.Choice([rule.value for rule in ScaleRule])
 
 
 @click.command("matmul", context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,15 +44,14 @@ _FILE = click.Path(path_type=Path, dir_okay=True)
 @click.option("--generate", "generated", metavar="NxKxC", help="Random matrices instead of files.")
 @click.option("--seed", default=1, show_default=True, help="Seed of --generate.")
 @click.option(
-    "--format", "fmt", type=click.Choice([f.value for f in Format]), default="mxfp4", show_default=True,
-    help="Storage of W.",
-)  # fmt: skip
+    "--format", "fmt", type=_FORMATS, default="mxfp4", show_default=True, help="Storage of W."
+)
 @click.option(
     "--planes", type=click.Choice(["1", "2"]), default="1", show_default=True,
     help="MXFP4 planes of W: 2 adds a plane that quantizes what the first leaves.",
 )  # fmt: skip
 @click.option(
-    "--scale-rule", type=click.Choice([r.value for r in ScaleRule]), default="floor", show_default=True,
+    "--scale-rule", type=_RULES, default="floor", show_default=True,
     help="How the scales of W's blocks are chosen.",
 )  # fmt: skip
 @click.option("--preset", default="ref", show_default=True, help=f"One of {', '.join(PRESETS)}.")
@@ -107,6 +108,7 @@ def command(
         _check_tools(waves)
     weights, acts = _operands(w, x, generated, seed, params.config)
     check_planes(Format.parse(fmt), int(planes))
+    design = mac_bench(params) if backend == "rtl" else None
     with complete_waves(wave_path, window) as request, _progress() as report:
         product = multiply(
             params,
@@ -116,7 +118,7 @@ def command(
             planes=int(planes),
             scale_rule=scale_rule,
             paired=paired,
-            design=mac_bench(params) if backend == "rtl" else None,
+            design=design,
             waves=request,
             progress=report,
         )
@@ -287,8 +289,8 @@ def _print(product: Product, facts: dict[str, Any], params: TileParams) -> None:
     console.print(
         f"Y = W X^T: W {facts['rows']} x {facts['k']} {facts['format']}"
         f"{' in two planes' if facts['planes'] == 2 else ''} ({facts['scale_rule']} scales), "
-        f"X {facts['vectors']} x {facts['k']} mxint8; preset {facts['preset']}, {pairing}, "
-        f"{_plural(facts['runs'], 'run')}",
+        f"X {facts['vectors']} x {facts['k']} mxint8; preset {facts['preset']}"
+        + (f", {pairing}, {_plural(facts['runs'], 'run')}" if product.counted is not None else ""),
         soft_wrap=True,
     )
     if product.counted is not None:
