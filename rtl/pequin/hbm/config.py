@@ -92,8 +92,7 @@ class HbmConfig:
     def for_tile(cls, tile: TileConfig) -> HbmConfig:
         """Return the channel of a tile: small windows and buffers for tiles of one or two columns.
 
-        The small ones fit an FPGA beside the array and keep the streaming bandwidth; random
-        accesses lose some.
+        The small ones fit an FPGA beside the array.
         """
         if tile.columns > 2:
             return cls()

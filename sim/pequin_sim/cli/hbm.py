@@ -149,7 +149,7 @@ def _trace(path: Path, config: HbmConfig, refresh: str, outstanding: int, as_jso
 
 def _characterize(names: tuple[str, ...], plots: Path | None, monitor: bool, as_json: bool) -> None:
     from pequin_sim.hbm import characterize
-    from pequin_sim.hbm.report import latency_table, pattern_table
+    from pequin_sim.hbm.report import latency_table, pattern_notes, pattern_table
 
     patterns = characterize.all_patterns()
     known = [pattern.name for pattern in patterns]
@@ -181,6 +181,8 @@ def _characterize(names: tuple[str, ...], plots: Path | None, monitor: bool, as_
         click.echo(json.dumps(report, indent=2))
     else:
         _print(pattern_table(lines))
+        for note in pattern_notes(lines):
+            click.echo(note)
         if latencies:
             _print(latency_table(latencies))
     if plots is not None:
@@ -210,4 +212,6 @@ def _print(item: Any) -> None:
     from rich.console import Console
 
     console = Console()
-    console.print(item, soft_wrap=not console.is_terminal)
+    if not console.is_terminal:
+        console = Console(width=120)
+    console.print(item)

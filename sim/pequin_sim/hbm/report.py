@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from pequin.hbm.config import HbmConfig
@@ -90,43 +91,40 @@ def verdict(passed: bool | None) -> str:
 
 
 def pattern_table(lines: Sequence[Measured]) -> Table:
-    """Return one row for each pattern, with the arithmetic."""
-    table = Table(title="Share of peak bandwidth, measured in RTL simulation", title_justify="left")
-    for name, justify in (
-        ("pattern", "left"),
-        ("timing", "left"),
-        ("refresh", "left"),
-        ("measured %", "right"),
-        ("expected %", "right"),
-        ("difference", "right"),
-        ("needs %", "right"),
-        ("", "left"),
-        ("expected from", "left"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    """Return one row for each pattern."""
+    table = Table(
+        title="Share of peak bandwidth (%), measured in RTL simulation",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+    )
+    for name in ("pattern", "measured", "expected", "differs", "needs", ""):
+        right = name in ("measured", "expected", "differs", "needs")
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
     for line in lines:
         p = line.pattern
-        expected = "" if p.expected is None else f"{100 * p.expected:.2f}"
-        difference = "" if p.expected is None else f"{100 * (line.share - p.expected):+.2f}"
-        needs = "" if p.expected is None else f"{100 * p.low:.2f}"
-        if p.high < 1:
-            needs += f" to {100 * p.high:.2f}"
-        table.add_row(
-            p.name,
-            p.timing,
-            p.options.refresh,
-            f"{100 * line.share:.2f}",
-            expected,
-            difference,
-            needs,
-            verdict(line.passed),
-            f"{p.source}: {p.arithmetic}",
-        )
+        measured = f"{100 * line.share:.2f}"
+        if p.expected is None:
+            table.add_row(p.name, measured, "", "", "", verdict(line.passed))
+            continue
+        needs = f"{100 * p.low:.2f}" + (f"..{100 * p.high:.2f}" if p.high < 1 else "")
+        difference = f"{100 * (line.share - p.expected):+.2f}"
+        expected = f"{100 * p.expected:.2f}"
+        table.add_row(p.name, measured, expected, difference, needs, verdict(line.passed))
+    return table
+
+
+def pattern_notes(lines: Sequence[Measured]) -> list[str]:
+    """Return for each pattern where its expectation comes from, with the arithmetic."""
+    notes = []
+    for line in lines:
+        p = line.pattern
+        note = f"{p.name} ({p.timing}, refresh {p.options.refresh}): {p.source}: {p.arithmetic}"
         shares = port_shares(line.result)
         if len(shares) > 1:
-            text = ", ".join(f"{100 * share:.2f}" for share in shares)
-            table.add_row("", "", "", "", "", "", "", "", f"shares of the ports: {text} %")
-    return table
+            note += "; shares " + " / ".join(f"{100 * share:.2f}" for share in shares) + " %"
+        notes.append(note)
+    return notes
 
 
 def latency_table(lines: Sequence[Latency]) -> Table:

@@ -40,6 +40,7 @@ def test_a_beat_a_clock_and_three_clocks_of_latency(design):
     assert stream.ports[0].latency_max == BEATS + 2
 
 
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
