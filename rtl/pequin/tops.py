@@ -19,6 +19,27 @@ def _mac_array(params: TileParams) -> wiring.Component:
     return MacArray.from_params(params)
 
 
+def _hbm_channel(params: TileParams) -> wiring.Component:
+    from pequin.hbm.channel import HbmChannel
+    from pequin.hbm.config import HbmConfig
+
+    return HbmChannel(HbmConfig.for_tile(params.config))
+
+
+def _hbm_controller(params: TileParams) -> wiring.Component:
+    from pequin.hbm.config import HbmConfig
+    from pequin.hbm.controller import HbmController
+
+    return HbmController(HbmConfig.for_tile(params.config))
+
+
+def _hbm_bram(params: TileParams) -> wiring.Component:
+    from pequin.hbm.bram import BramChannel
+    from pequin.hbm.config import HbmConfig
+
+    return BramChannel(requesters=HbmConfig.for_tile(params.config).requesters, beats=4096)
+
+
 def _vector_unit(params: TileParams) -> wiring.Component:
     from pequin.vector import VectorUnit
 
@@ -38,6 +59,9 @@ def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
 
 TOPS: dict[str, Callable[[TileParams], wiring.Component]] = {
     "mac-array": _mac_array,
+    "hbm-channel": _hbm_channel,
+    "hbm-controller": _hbm_controller,
+    "hbm-bram": _hbm_bram,
     "vector-unit": _vector_unit,
     "fp32-add": _fp32("FloatAdd"),
     "fp32-mul": _fp32("FloatMul"),

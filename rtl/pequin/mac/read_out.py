@@ -39,7 +39,10 @@ class ReadOut(wiring.Component):
         A capture in this clock is accepted. Depends on `go` and registers.
     waiting : Out(row_tag(params))
         Tag of the row group that is being drained.
-    go : In(1)
+    ready_next : Out(1)
+        `ready` of the next clock, for a register that stalls the producer.
+    go, go_next : In(1)
+        Whether a group may start in this clock, and in the next one.
     started : Out(1)
         A group starts in this clock.
     final : Out(1)
@@ -59,7 +62,9 @@ class ReadOut(wiring.Component):
                 "tag": In(row_tag(params)),
                 "ready": Out(1),
                 "waiting": Out(row_tag(params)),
+                "ready_next": Out(1),
                 "go": In(1),
+                "go_next": In(1),
                 "started": Out(1),
                 "final": Out(1),
                 "drained": Out(DrainedGroup(params)),
@@ -98,14 +103,21 @@ class ReadOut(wiring.Component):
             self.ready.eq(~busy | (self.go & done)),
         ]
         with m.If(self.started):
-            m.d.sync += [group.eq(group + 1), left.eq(left - 1)]
+            m.d.sync += group.eq(group + 1)
             with m.If(group == last_group):
                 m.d.sync += [group.eq(0), row.eq(1)]
         held = self._hold(m)
+        captured = self.tag.last_vector // c.drain_lanes
+        left_next, busy_next = Signal.like(left), Signal()
+        m.d.comb += [left_next.eq(left - self.started), busy_next.eq(busy)]
         with m.If(self.ready):
-            captured = self.tag.last_vector // c.drain_lanes
-            m.d.sync += [busy.eq(self.capture), tag.eq(self.tag), group.eq(0), row.eq(0)]
-            m.d.sync += left.eq(Mux(self.tag.second_row, 2 * captured + 1, captured))
+            m.d.comb += [
+                left_next.eq(Mux(self.tag.second_row, 2 * captured + 1, captured)),
+                busy_next.eq(self.capture),
+            ]
+            m.d.sync += [tag.eq(self.tag), group.eq(0), row.eq(0)]
+        m.d.sync += [left.eq(left_next), busy.eq(busy_next)]
+        m.d.comb += self.ready_next.eq(~busy_next | (self.go_next & (left_next == 0)))
         return held, tag, row, group
 
     def _hold(self, m: Module) -> list[list[dict[str, Signal]]]:

@@ -11,6 +11,7 @@ COMMANDS = {
     "doctor": "Check the tool chain and say how to mend it.",
     "verilog": "Write a component as Verilog, with a JSON description of its ports.",
     "synth": "Count a component's FPGA cells and, on request, place and route it.",
+    "hbm": "Measure the HBM channel, or play a request trace on it.",
     "matmul": "Multiply your own matrices on the simulated MAC array.",
     "bench": "Measure simulation speed.",
 }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
-from pequin_sim.runner.run import SimResult, SimulationFailed, Waves, simulate
+from pequin_sim.runner.run import SimResult, SimulationFailed, simulate
+from pequin_sim.runner.waves import Waves
 
 __all__ = ["SimResult", "SimulationFailed", "Waves", "simulate"]

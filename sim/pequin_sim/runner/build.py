@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from pathlib import Path
@@ -38,6 +38,11 @@ VERILATOR_FLAGS = (
     "-Wno-fatal",
     "-Wno-lint",
     "-Wno-style",
+    # Smaller functions and files compile faster, and two at a time.
+    "--output-split",
+    "5000",
+    "--output-split-cfuncs",
+    "500",
     "-CFLAGS",
     "-DVL_TIME_CONTEXT",
 )
@@ -184,13 +189,6 @@ class LeanVerilator(cocotb_tools.runner.Verilator):
         return cache.obtain(self._root, f"runtime-{key}", build)[0] / "libverilated.a"
 
 
-class QuietIcarus(cocotb_tools.runner.Icarus):
-    """cocotb's Icarus runner with the build's output in a file."""
-
-    def _execute(self, cmds: Sequence[Sequence[str]], cwd: Any) -> None:
-        run_logged(cmds, Path(cwd), self.env, Path(cwd) / "build.log")
-
-
 def run_logged(
     commands: Sequence[Sequence[str]], cwd: Path, env: Mapping[str, str], log: Path
 ) -> None:
@@ -236,8 +234,13 @@ def build_verilator(
     build_args: Sequence[str],
     root: Path,
     quiet: bool,
+    main: str | None = None,
 ) -> Build:
-    """Build with Verilator, or find the build in the cache."""
+    """Build with Verilator, or find the build in the cache.
+
+    `main` replaces the text of the main program.
+    """
+    main = _main_program() if main is None else main
     verilator = toolchain.find_verilator()
     if trace == "fst":
         toolchain.require_fst_headers()
@@ -250,7 +253,7 @@ def build_verilator(
             "verilog": design.verilog,
             "top": design.top,
             "control": control,
-            "main": _main_program(),
+            "main": main,
             "flags": flags,
             "optimization": OPTIMIZATION,
             "tools": tool_versions(verilator),
@@ -261,7 +264,7 @@ def build_verilator(
         source, vlt = directory / f"{design.top}.v", directory / "public.vlt"
         source.write_text(design.verilog, encoding="utf-8")
         vlt.write_text(control, encoding="utf-8")
-        (directory / "main.cpp").write_text(_main_program(), encoding="utf-8")
+        (directory / "main.cpp").write_text(main, encoding="utf-8")
         LeanVerilator(verilator, root).build(
             sources=[vlt, source],
             hdl_toplevel=design.top,
@@ -271,58 +274,13 @@ def build_verilator(
         )
         _keep_only(directory, {design.top, source.name, vlt.name, "build.log"})
 
-    return _obtain(design, root, key, build, quiet)
+    return obtain_build(design, root, key, build, quiet)
 
 
-def wake_processes(verilog: str) -> str:
-    """Return a design whose combinational processes run once at time zero in Icarus.
-
-    Yosys gives every `always @*` a register in its sensitivity that is initialized to 0, and
-    counts on the initialization as the first event. In SystemVerilog it happens before any
-    process waits, so Icarus would leave outputs at X until an input changes.
-    """
-    return re.sub(
-        r"^(\s*)reg (\\\$auto\$verilog_backend\.cc\S*) += 0;",
-        r"\1reg \2 ;\n\1initial #0 \2 = 0;",
-        verilog,
-        flags=re.MULTILINE,
-    )
-
-
-def build_icarus(
-    design: Design, *, build_args: Sequence[str], waves: bool, root: Path, quiet: bool
+def obtain_build(
+    design: Design, root: Path, key: str, build: Callable[[Path], None], quiet: bool
 ) -> Build:
-    """Build with Icarus Verilog, or find the build in the cache."""
-    icarus = toolchain.find_icarus()
-    verilog = wake_processes(design.verilog)
-    key = cache.digest(
-        {
-            "simulator": "icarus",
-            "runner": RUNNER_VERSION,
-            "verilog": verilog,
-            "top": design.top,
-            "flags": list(build_args),
-            "waves": waves,
-            "tools": [icarus.version, metadata.version("cocotb")],
-        }
-    )
-
-    def build(directory: Path) -> None:
-        source = directory / f"{design.top}.v"
-        source.write_text(verilog, encoding="utf-8")
-        QuietIcarus().build(
-            sources=[source],
-            hdl_toplevel=design.top,
-            build_args=list(build_args),
-            build_dir=directory,
-            timescale=TIMESCALE,
-            waves=waves,
-        )
-
-    return _obtain(design, root, key, build, quiet)
-
-
-def _obtain(design: Design, root: Path, key: str, build: Any, quiet: bool) -> Build:
+    """Return a build from the cache, or make it and show that something is going on."""
     started = time.monotonic()
 
     def announced(directory: Path) -> None:

@@ -85,7 +85,9 @@ def obtain(root: Path, key: str, build: Callable[[Path], None]) -> tuple[Path, b
     with _locked(locks / key):
         if final.is_dir():
             return final, True
-        work = Path(tempfile.mkdtemp(prefix="building-", dir=root))
+        for stale in root.glob(f"building-{key}-*"):  # of a process that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=f"building-{key}-", dir=root))
         try:
             build(work)
             work.chmod(0o755)

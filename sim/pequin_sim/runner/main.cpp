@@ -66,7 +66,8 @@ public:
         m_from = bound("pequin.waves.from", 0);
         m_to = bound("pequin.waves.to", kNever);
         const std::string scope = plusarg(context, "pequin.waves.scope");
-        if (!scope.empty()) m_trace.dumpvars(0, scope);
+        // A depth of 0 would mean everything, whatever the scope.
+        if (!scope.empty()) m_trace.dumpvars(1000, scope);
         top.trace(&m_trace, 99);
     }
     void sample() {

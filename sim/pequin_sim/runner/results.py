@@ -39,10 +39,16 @@ def _outcome(case: ElementTree.Element) -> Outcome:
     name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
     bad = next((child for child in case if child.tag in ("failure", "error")), None)
     if bad is not None:
-        kind = bad.get("type") or bad.get("error_type") or ""
-        text = bad.get("message") or bad.get("error_msg") or (bad.text or "").strip()
-        message = ": ".join(filter(None, (kind, text))) or "failed without a message"
-        return Outcome(name, "failed", message)
+        return Outcome(name, "failed", _reason(bad))
     if any(child.tag == "skipped" for child in case):
         return Outcome(name, "skipped")
     return Outcome(name, "passed")
+
+
+def _reason(bad: ElementTree.Element) -> str:
+    """Return the exception's type and the first line of its text; the log has the rest."""
+    kind = bad.get("type") or ""
+    lines = [line.strip() for line in (bad.get("message") or "").splitlines() if line.strip()]
+    # Where the exception has no text of its own cocotb writes the traceback in its place.
+    text = lines[0] if lines and not lines[0].startswith("Traceback") else ""
+    return ": ".join(filter(None, (kind, text))) or "failed without a message"

@@ -19,11 +19,10 @@ from typing import Any
 from pequin.errors import ConfigError, PequinError
 from pequin.export import Design
 from pequin_sim.runner import build as _build
+from pequin_sim.runner import icarus as _icarus
 from pequin_sim.runner.cache import cache_root
 from pequin_sim.runner.results import Outcome, read_results
-
-CLOCK_NS = 2
-"""Period of a simulated clock (ns): even and small, so that time steps are integers."""
+from pequin_sim.runner.waves import CLOCK_NS, Waves
 
 
 class SimulationFailed(PequinError, RuntimeError):  # noqa: N818 - it reads as a report
@@ -43,52 +42,6 @@ class SimulationFailed(PequinError, RuntimeError):  # noqa: N818 - it reads as a
         super().__init__(message)
         self.test = test
         self.log = log
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waves:
-    """A request for a waveform file.
-
-    Parameters
-    ----------
-    path
-        Where it goes; the suffix `.vcd` or `.fst` chooses the format.
-    start, stop
-        First clock and first clock no longer written; None writes to the end.
-    module
-        Path of an instance below the top, such as `drain.convert`: only it and what is in it
-        are written. None writes everything.
-    """
-
-    path: Path
-    start: int = 0
-    stop: int | None = None
-    module: str | None = None
-
-    def __post_init__(self) -> None:
-        """Check the request."""
-        if self.format not in _build.TRACE_FLAGS:
-            raise ConfigError(f"a waveform file ends in .vcd or .fst, not {str(self.path)!r}")
-        if self.start < 0 or (self.stop is not None and self.stop <= self.start):
-            raise ConfigError(
-                f"a waveform's window must start at 0 or later and stop after its start, "
-                f"not {self.start} to {self.stop}"
-            )
-
-    @property
-    def format(self) -> str:
-        """`vcd` or `fst`."""
-        return Path(self.path).suffix.lstrip(".").lower()
-
-    def plusargs(self, top: str) -> list[str]:
-        """Return the request as our main program understands it."""
-        args = [f"+pequin.waves={Path(self.path).absolute()}"]
-        args.append(f"+pequin.waves.from={self.start * CLOCK_NS}")
-        if self.stop is not None:
-            args.append(f"+pequin.waves.to={self.stop * CLOCK_NS}")
-        if self.module:
-            args.append(f"+pequin.waves.scope={top}.{self.module}")
-        return args
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +132,8 @@ def simulate(
     if simulator not in ("verilator", "icarus"):
         raise ConfigError(f"simulator must be verilator or icarus, not {simulator!r}")
     root = cache_root(cache_dir)
+    if waves is not None:
+        waves.check(design)
     if simulator == "verilator":
         trace = waves.format if waves else None
         built = _build.build_verilator(
@@ -190,8 +145,8 @@ def simulate(
             quiet=False,
         )
     else:
-        built = _build.build_icarus(
-            design, build_args=build_args, waves=waves is not None, root=root, quiet=False
+        built = _icarus.build_icarus(
+            design, build_args=build_args, waves=waves, root=root, quiet=False
         )
     run = _Run(design, built, simulator, test_module, testcase, plusargs, waves, seed)
     directory = Path(tempfile.mkdtemp(prefix="pequin-run-"))
@@ -263,7 +218,7 @@ class _Run:
         """Let cocotb's runner write the command line and the environment; run neither."""
         recorder = _recorder(self.simulator)
         plusargs = list(self.plusargs)
-        if self.waves and self.simulator == "verilator":
+        if self.waves:
             plusargs += self.waves.plusargs(self.design.top)
         # Under pytest cocotb's runner goes on to look for results: leave it before it does.
         with contextlib.suppress(_Recorded):
@@ -288,7 +243,7 @@ class _Recorded(Exception):  # noqa: N818 - it is no error
 
 
 def _recorder(simulator: str) -> Any:
-    base = _build.LeanVerilator if simulator == "verilator" else _build.QuietIcarus
+    base = _build.LeanVerilator if simulator == "verilator" else _icarus.QuietIcarus
 
     class Recorder(base):  # type: ignore[misc, valid-type]
         recorded: tuple[list[str], dict[str, str]]

@@ -102,10 +102,18 @@ def test_random_captures(columns, lanes, going):
                     ctx.set(getattr(dut.totals[c][g], name), int(values[c, g]))
         ctx.set(dut.tag, tag)
 
+    going_on = [rng.random() < going]
+    foretold = [None]
+
     async def clock(ctx):
-        ctx.set(dut.go, rng.random() < going)
+        go_next = rng.random() < going
+        ctx.set(dut.go, going_on[0])
+        ctx.set(dut.go_next, go_next)
+        going_on[0] = go_next
         follower.look(ctx)
         ready, started, final = (ctx.get(s) for s in (dut.ready, dut.started, dut.final))
+        assert foretold[0] in (None, ready)
+        foretold[0] = ctx.get(dut.ready_next)
         await ctx.tick()
         return ready, started, final
 

@@ -1,0 +1,1 @@
+"""One HBM4 pseudo-channel: controller, device timing, ECC and backing store."""

@@ -1,0 +1,1 @@
+"""Characterization of the HBM channel: patterns, closed forms, traces and reports."""

@@ -1,0 +1,1 @@
+"""Testbench of the HBM channel: player, timing monitor, scoreboard."""
