@@ -141,7 +141,14 @@ def run(program: Program, *, pause: float = 0.0, seed: int = 1, timeout: int = 2
             )
     acts = [pack.block_write(p, int(w, 16)) for w in result["activations"]]
     _same("activation writes", machine.activations, acts)
-    _same("KV writes", machine.kv, [pack.kv_item(int(w, 16)) for w in result["kv"]])
+    kv = [pack.kv_item(int(w, 16)) for w in result["kv"]]
+    for values in (False, True):
+        # Elements of V and blocks of K of different commands may change places.
+        _same(
+            "writes of V" if values else "writes of K",
+            [item for item in machine.kv if item.values == values],
+            [item for item in kv if item.values == values],
+        )
     require_same(machine.memory, memory, "vector memory", ("element",))
     return got
 
