@@ -1,5 +1,7 @@
 """The stationary side of the MAC array: one bank of activation blocks per column."""
 
+from typing import Any
+
 from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
@@ -83,9 +85,10 @@ class ActivationBuffer(wiring.Component):
                 ("elements", elements, block.elements),
                 ("info", info, Cat(block.total, block.scale)),
             ):
-                bank: Memory = Memory(
-                    shape=len(word), depth=c.act_blocks, init=[], attrs={"no_rw_check": 1}
-                )
+                # Without it Yosys adds registers that emulate reading while writing, which
+                # nothing here relies on. It must be a number; the stubs want text.
+                attrs: dict[str, Any] = {"no_rw_check": 1}
+                bank: Memory = Memory(shape=len(word), depth=c.act_blocks, init=[], attrs=attrs)
                 m.submodules[f"{name}_{i}"] = bank
                 write, read = bank.write_port(), bank.read_port()
                 m.d.comb += [
