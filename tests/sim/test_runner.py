@@ -97,61 +97,6 @@ async def looks_inside(dut):
 '''
 
 
-CLOCK_BENCH = """
-import cocotb
-from cocotb.clock import Clock
-from cocotb.simtime import get_sim_time
-from cocotb.triggers import FallingEdge, NextTimeStep, ReadWrite, RisingEdge, Timer
-from pequin_tb import job
-
-
-def start(dut):
-    if job.load().get("gpi"):
-        Clock(dut.clk, 2, "ns", impl="gpi").start(start_high=False)
-    else:
-        job.start_clock(dut)
-
-
-@cocotb.test()
-async def a_first(dut):
-    dut.enable.value = 1
-    dut.rst.value = 0
-    start(dut)
-    await Timer(20, "ns")
-    assert int(dut.count.value) == 10
-
-
-@cocotb.test()
-async def b_without_a_clock(dut):
-    await Timer(1, "ns")
-    before = int(dut.count.value)
-    await Timer(100, "ns")
-    assert int(dut.count.value) == before
-
-
-@cocotb.test()
-async def c_started_again(dut):
-    dut.rst.value = 1
-    start(dut)
-    await RisingEdge(dut.clk)
-    await FallingEdge(dut.clk)
-    dut.rst.value = 0
-    trace = []
-    for ns in (2, 3, 4, 1, 5, 7, 2, 2, 3):  # ends at rising and at falling edges
-        await Timer(ns, "ns")
-        trace.append([get_sim_time("ns"), int(dut.clk.value), int(dut.count.value)])
-        dut.enable.value = not dut.enable.value
-        await ReadWrite()
-        trace.append([get_sim_time("ns"), int(dut.clk.value), int(dut.count.value)])
-    await NextTimeStep()
-    trace.append([get_sim_time("ns"), int(dut.clk.value), int(dut.count.value)])
-    await Timer(1000, "ns")
-    trace.append([get_sim_time("ns"), int(dut.clk.value), int(dut.count.value)])
-    start_time = trace[0][0]
-    job.finish({"trace": [[time - start_time, *rest] for time, *rest in trace]})
-"""
-
-
 class Inner(wiring.Component):
     enable: In(1)
     count: Out(16)
@@ -227,18 +172,6 @@ def test_edges_see_the_state_before_and_drive_after(design, bench, simulator):
     done = simulate(design, test_module=bench, testcase="edges", simulator=simulator)
     expected = [[n, n + 1, 2 * (n + 1) + 1] for n in range(4)]
     assert done.result["seen"] == [*expected, [4, 4, 8]]
-
-
-def test_our_clock_behaves_as_cocotb_s(design, tmp_path, monkeypatch):
-    """Three tests in one simulation; times, order of events and counts are the same."""
-    (tmp_path / "clock_bench.py").write_text(CLOCK_BENCH)
-    monkeypatch.syspath_prepend(tmp_path)
-    ours, cocotb_s = (
-        simulate(design, test_module="clock_bench", job={"gpi": gpi}) for gpi in (False, True)
-    )
-    assert [test.status for test in ours.tests] == ["passed"] * 3
-    assert len(ours.result["trace"]) == 20
-    assert ours.result == cocotb_s.result
 
 
 def test_a_seed_repeats_a_run(design, bench):
