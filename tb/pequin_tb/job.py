@@ -6,7 +6,6 @@ whose paths are in the job.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import json
 import os
@@ -14,10 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import ClockCycles, Event
-from cocotb.utils import get_sim_steps
+from cocotb.triggers import ClockCycles
 
 
 @functools.lru_cache(maxsize=1)
@@ -47,26 +44,14 @@ def clock_period_ns() -> int:
     return int(_order()["clock_ns"])
 
 
-def start_clock(dut: Any) -> None:
-    """Start the design's clock `clk` without Python in its loop; it runs to the test's end.
+def start_clock(dut: Any, signal: str = "clk") -> Clock:
+    """Start the design's clock without Python in its loop, and return it.
 
-    It is low now, and the first rising edge comes half a period later. In our Verilator builds
-    the main program toggles it; elsewhere cocotb's GPI clock does.
+    The first rising edge comes half a period after now.
     """
-    program = ctypes.CDLL(None)
-    half = get_sim_steps(clock_period_ns(), "ns") // 2
-    if hasattr(program, "pequin_clock_start") and program.pequin_clock_start(ctypes.c_uint64(half)):
-        cocotb.start_soon(_stop_at_end(program))
-    else:
-        Clock(dut.clk, clock_period_ns(), unit="ns", impl="gpi").start(start_high=False)
-
-
-async def _stop_at_end(program: ctypes.CDLL) -> None:
-    """Wait until cocotb cancels the tasks of a test that has ended."""
-    try:
-        await Event().wait()
-    finally:
-        program.pequin_clock_stop()
+    clock = Clock(getattr(dut, signal), clock_period_ns(), unit="ns", impl="gpi")
+    clock.start(start_high=False)
+    return clock
 
 
 async def reset(dut: Any, *, clocks: int = 2) -> None:

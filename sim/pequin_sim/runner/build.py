@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -134,8 +135,6 @@ class LeanVerilator(cocotb_tools.runner.Verilator):
         assert self._verilator is not None
         verilate, make = super()._build_command()
         verilate = [word for word in verilate if word != "--public-flat-rw"]
-        # The testbench finds the main program's functions by name in the running executable.
-        verilate += ["-LDFLAGS", "-rdynamic"]
         own_main = str(self.build_dir / "main.cpp")
         verilate = [own_main if word.endswith("/verilator.cpp") else word for word in verilate]
         # Whether the model traces is said to Verilator, which also says it to make.
@@ -222,10 +221,9 @@ def tool_versions(verilator: toolchain.Verilator) -> list[str]:
     ]
 
 
-def _main_program(design: Design) -> str:
-    text = (resources.files("pequin_sim") / "runner" / "main.cpp").read_text(encoding="utf-8")
-    clock = next((port.name for port in design.ports if port.role == "clock"), None)
-    return text if clock is None else f"#define PEQUIN_CLOCK {clock}\n{text}"
+@functools.lru_cache(maxsize=1)
+def _main_program() -> str:
+    return (resources.files("pequin_sim") / "runner" / "main.cpp").read_text(encoding="utf-8")
 
 
 def build_verilator(
@@ -242,7 +240,7 @@ def build_verilator(
 
     `main` replaces the text of the main program.
     """
-    main = _main_program(design) if main is None else main
+    main = _main_program() if main is None else main
     verilator = toolchain.find_verilator()
     if trace == "fst":
         toolchain.require_fst_headers()
