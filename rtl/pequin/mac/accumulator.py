@@ -13,7 +13,7 @@ class Accumulator(wiring.Component):
 
     Guard bits make an overflow impossible, so the order of the terms does not matter.
 
-    Timing: `total` includes a term one clock after it. Gate with an EnableInserter to stall.
+    Timing: `total` includes a term one clock after it.
 
     Parameters
     ----------

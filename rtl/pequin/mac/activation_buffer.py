@@ -23,7 +23,7 @@ class ActivationBuffer(wiring.Component):
     Elements are kept in offset binary together with their sum, so that the lanes multiply
     unsigned numbers (see `DotProduct`); the sum is computed once here, not in every column.
 
-    Timing: `blocks` follows `address` by one clock and holds while `enable` is low. A write
+    Timing: `blocks` follows `address` by one clock. A write
     lands two clocks after it was accepted; reading its address before that gives either value.
 
     Parameters
@@ -35,7 +35,6 @@ class ActivationBuffer(wiring.Component):
     -------
     write : In(stream of activation_write(params))
         Always ready.
-    enable : In(1)
     address : In(range(act_blocks))
         Read address, common to all columns (blocks).
     blocks : Out(StoredBlock()).array(columns)
@@ -47,7 +46,6 @@ class ActivationBuffer(wiring.Component):
         super().__init__(
             {
                 "write": In(stream.Signature(activation_write(params))),
-                "enable": In(1),
                 "address": In(range(c.act_blocks)),
                 "blocks": Out(StoredBlock()).array(c.columns),
             }
@@ -96,7 +94,7 @@ class ActivationBuffer(wiring.Component):
                     write.data.eq(word),
                     write.en.eq(enable),
                     read.addr.eq(self.address),
-                    read.en.eq(self.enable),
+                    read.en.eq(1),
                     target.eq(read.data),
                 ]
         return m

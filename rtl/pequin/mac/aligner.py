@@ -33,7 +33,7 @@ class Aligner(wiring.Component):
     The shift is clamped before it is applied.
 
     Timing: scales, format and enable are wanted one clock before `sum`; the outputs follow
-    `sum` by two clocks. One block per clock. Gate with an EnableInserter to stall.
+    `sum` by two clocks. One block per clock.
 
     Members
     -------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth import EnableInserter, Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,6 +15,7 @@ from pequin.mac.arith import balanced_sum
 from pequin.mac.beat_window import BeatWindow
 from pequin.mac.column import Column
 from pequin.mac.delay import delay, register
+from pequin.mac.drain_schedule import STATUS_DEPTH, DrainSchedule, result_depth
 from pequin.mac.feeder import Feeder
 from pequin.mac.lane_decode import OPERAND_BITS, LaneDecode, operand_bits
 from pequin.mac.read_out import ReadOut
@@ -34,12 +35,6 @@ from pequin.mac.types import (
 )
 from pequin.streams import StreamFifo, connect_streams
 
-RESULT_DEPTH = 16
-"""Result groups buffered; covers the converters' latency at one group per clock."""
-
-STATUS_DEPTH = 4
-"""Commands whose status may wait."""
-
 
 class MacArray(wiring.Component):
     """Multiply a stream of weight rows by up to `columns` stationary activation vectors.
@@ -50,9 +45,10 @@ class MacArray(wiring.Component):
     Timing: takes one beat per clock, or two when paired, without bubbles inside a row, between
     rows and between commands; a scale beat takes a clock of its own. A row group (two MXFP4
     rows, one MXINT8 row) of R rows and V vectors needs R * ceil(V / drain_lanes) clocks to
-    drain, so shorter rows are limited by the drain. The whole pipeline waits while a finished
-    row group finds the one before it undrained; `results` may wait at any time. An activation
-    written at least two clocks before its command is accepted is seen by it.
+    drain, so shorter rows are limited by the drain: the last beat of a row group waits until its
+    drain and its results have a place, and nothing behind it ever waits. `results` may wait at
+    any time. An activation written at least two clocks before its command is accepted is seen by
+    it.
 
     Parameters
     ----------
@@ -107,46 +103,36 @@ class MacArray(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        advance = Signal(init=1)
         m.submodules.feeder = feeder = Feeder(self._params)
         m.submodules.read_out = read_out = ReadOut(self._params)
-        self._elaborate_input(m, feeder, advance)
-        pipeline = Module()
-        blocks = self._elaborate_buffer(m, feeder, advance)
-        coming = self._elaborate_pipeline(pipeline, feeder, blocks, read_out)
-        m.submodules.pipeline = EnableInserter(advance)(pipeline)
-        # A register, because it enables every register of the pipeline.
-        capture_next = Mux(advance, coming, read_out.capture)
-        m.d.sync += advance.eq(~capture_next | read_out.ready_next)
+        self._elaborate_input(m, feeder)
+        blocks = self._elaborate_buffer(m, feeder)
+        self._elaborate_pipeline(m, feeder, blocks, read_out)
         self._elaborate_sinks(m, read_out)
+        self._elaborate_schedule(m, feeder)
         self._elaborate_counters(m, feeder)
         return m
 
-    def _elaborate_input(self, m: Module, feeder: Feeder, advance: Signal) -> None:
+    def _elaborate_input(self, m: Module, feeder: Feeder) -> None:
         m.submodules.window = window = BeatWindow()
         connect_streams(m, wiring.flipped(self.weights), window.weights)
         connect_streams(m, wiring.flipped(self.command), feeder.command)
         m.d.comb += [
             *(feeder.head[i].eq(window.head[i]) for i in range(2)),
             feeder.level.eq(window.level),
-            feeder.advance.eq(advance),
             window.take.eq(feeder.take),
         ]
 
-    def _elaborate_buffer(self, m: Module, feeder: Feeder, advance: Signal) -> Any:
+    def _elaborate_buffer(self, m: Module, feeder: Feeder) -> Any:
         m.submodules.activations = buffer = ActivationBuffer(self._params)
         connect_streams(m, wiring.flipped(self.activations), buffer.write)
-        m.d.comb += [
-            buffer.enable.eq(advance),
-            buffer.address.eq(feeder.address),
-        ]
+        m.d.comb += buffer.address.eq(feeder.address)
         return buffer.blocks
 
-    def _elaborate_pipeline(self, m: Module, feeder: Feeder, blocks: Any, read_out: ReadOut) -> Any:
-        """Decode, multiply and accumulate; every register here waits with the read-out.
-
-        Returns what the capture will be after the pipeline's next step.
-        """
+    def _elaborate_pipeline(
+        self, m: Module, feeder: Feeder, blocks: Any, read_out: ReadOut
+    ) -> None:
+        """Decode, multiply and accumulate."""
         params = self._params
         tag = feeder.tag
         format_ = register(m, tag.format, name="operand_format")
@@ -167,12 +153,10 @@ class MacArray(wiring.Component):
                 wiring.connect(m, column.totals[g], read_out.totals[c][g])
         self._distribute_control(m, tag, columns)
         latency = 1 + columns[0].latency
-        coming = delay(m, tag.last, latency - 1, name="last", reset_less=False)
         m.d.comb += [
-            read_out.capture.eq(delay(m, coming, 1, name="capture", reset_less=False)),
+            read_out.capture.eq(delay(m, tag.last, latency, name="last", reset_less=False)),
             read_out.tag.eq(delay(m, tag.row, latency, name="row")),
         ]
-        return coming
 
     def _decoded(self, m: Module, feeder: Feeder, beat: Any, name: str) -> Any:
         """Register the operands of the even or of the odd columns."""
@@ -216,9 +200,11 @@ class MacArray(wiring.Component):
             ]
 
     def _elaborate_sinks(self, m: Module, read_out: ReadOut) -> None:
-        """Send drained groups to the result buffer or the top-k registers; hold the drain."""
+        """Send drained groups to the result buffer or the top-k registers."""
         params = self._params
-        m.submodules.results = results = StreamFifo(result_group(params), depth=RESULT_DEPTH)
+        m.submodules.results = results = StreamFifo(
+            result_group(params), depth=result_depth(params)
+        )
         m.submodules.statuses = statuses = StreamFifo(mac_status(params), depth=STATUS_DEPTH)
         m.submodules.status = collector = StatusCollector(params)
         m.submodules.top_k = top_k = TopK(params)
@@ -240,7 +226,6 @@ class MacArray(wiring.Component):
             top_k.emit.eq(drained.tag.select_last),
             top_k.last_vector.eq(drained.tag.last_vector),
         ]
-        self._elaborate_credits(m, read_out)
 
     def _assemble_results(self, m: Module, drained: Any, group: Any) -> None:
         for d in range(self._params.config.drain_lanes):
@@ -251,40 +236,19 @@ class MacArray(wiring.Component):
         for name in ("mask", "row", "vector", "last"):
             m.d.comb += group[name].eq(getattr(drained, name))
 
-    def _elaborate_credits(self, m: Module, read_out: ReadOut) -> None:
-        """Start a group only when its place behind the converters is sure."""
-        wants_top_k = read_out.waiting.sink == Sink.TOP_K
-        wants_next = Mux(read_out.ready, read_out.tag.sink, read_out.waiting.sink) == Sink.TOP_K
-        begun, selecting, selecting_next = read_out.started, Signal(), Signal()
-        results_full, results_next = self._count(
-            m, "results", RESULT_DEPTH, begun & ~wants_top_k, self.results
-        )
-        statuses_full, statuses_next = self._count(
-            m, "statuses", STATUS_DEPTH, begun & read_out.final, self.status
-        )
+    def _elaborate_schedule(self, m: Module, feeder: Feeder) -> None:
+        """End a row group only when the places behind it are sure."""
+        m.submodules.schedule = schedule = DrainSchedule(self._params)
         m.d.comb += [
-            selecting_next.eq(selecting),
-            read_out.go.eq(~statuses_full & Mux(wants_top_k, ~selecting, ~results_full)),
-            read_out.go_next.eq(~statuses_next & Mux(wants_next, ~selecting_next, ~results_next)),
+            schedule.ended.eq(feeder.tag.last),
+            schedule.tag.eq(feeder.tag.row),
+            schedule.result_taken.eq(self.results.valid & self.results.ready),
+            schedule.status_taken.eq(self.status.valid & self.status.ready),
+            schedule.selection_taken.eq(
+                self.selected.valid & self.selected.ready & self.selected.p.last
+            ),
+            *(feeder.may_end[i].eq(schedule.may_end[i]) for i in range(len(Sink))),
         ]
-        m.d.sync += selecting.eq(selecting_next)
-        with m.If(begun & read_out.final & wants_top_k & read_out.waiting.select_last):
-            m.d.comb += selecting_next.eq(1)
-        with m.Elif(self.selected.valid & self.selected.ready & self.selected.p.last):
-            m.d.comb += selecting_next.eq(0)
-
-    def _count(
-        self, m: Module, name: str, depth: int, more: Any, output: Any
-    ) -> tuple[Signal, Signal]:
-        """Count places promised and not yet drained; return whether all are, now and next."""
-        count, count_next = Signal(range(depth + 1), name=name), Signal(range(depth + 1))
-        full, full_next = Signal(name=f"{name}_full"), Signal(name=f"{name}_full_next")
-        m.d.comb += [
-            count_next.eq(count + more - (output.valid & output.ready)),
-            full_next.eq(count_next == depth),
-        ]
-        m.d.sync += [count.eq(count_next), full.eq(full_next)]
-        return full, full_next
 
     def _elaborate_counters(self, m: Module, feeder: Feeder) -> None:
         m.submodules.counters = counters = CauseCounters(Cause)

@@ -23,7 +23,6 @@ class Column(wiring.Component):
     same for all columns arrives when it is needed, so that it is delayed once for all:
     `enable`, `scales` and `scale_format` `latency` - 4 clocks after the operands (with the
     last stage of the dot product), `first` one clock before the total.
-    Gate with an EnableInserter to stall.
 
     Parameters
     ----------

@@ -28,8 +28,7 @@ class DotProduct(wiring.Component):
     the groups are high and low nibbles and join as 16 * g0 + g1.
 
     Timing: `sums` follows the inputs by `latency` clocks: 2, or 4 with `pipelined`. `format` is
-    wanted with the operands, their totals `totals_clocks` later. Gate the whole component with
-    an EnableInserter to stall it.
+    wanted with the operands, their totals `totals_clocks` later.
 
     Parameters
     ----------

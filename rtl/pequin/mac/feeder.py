@@ -12,6 +12,7 @@ from pequin.mac.types import (
     GROUPS,
     Cause,
     IssueTag,
+    Sink,
     WeightFormat,
     mac_command,
 )
@@ -25,8 +26,8 @@ class Feeder(wiring.Component):
     block at a time.
 
     Timing: everything at `tag`, `even_beat` and `odd_beat` is registered; `address` is one
-    clock earlier, so that an activation buffer's output meets them. All hold while `advance` is
-    low. A new command starts in the clock after the last beat of the one before.
+    clock earlier, so that an activation buffer's output meets them. The last beat of a row group
+    waits for `may_end`. A new command starts in the clock after the last beat of the one before.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ class Feeder(wiring.Component):
     command : In(stream of mac_command(params))
     head, level, take
         To `BeatWindow`.
-    advance : In(1)
-        The pipeline behind moves at the end of this clock.
+    may_end : In(1).array(2)
+        By the command's `Sink`: a row group may end in this clock.
     address : Out(range(act_blocks))
     tag : Out(IssueTag(params))
     even_beat, odd_beat : Out(256)
@@ -58,7 +59,7 @@ class Feeder(wiring.Component):
                 "head": In(BEAT_BITS).array(2),
                 "level": In(2),
                 "take": Out(2),
-                "advance": In(1),
+                "may_end": In(1).array(len(Sink)),
                 "address": Out(range(params.config.act_blocks)),
                 "tag": Out(IssueTag(params)),
                 "even_beat": Out(BEAT_BITS),
@@ -97,20 +98,20 @@ class Feeder(wiring.Component):
         self._scales = Signal(BEAT_BITS + 8 * (2 * GROUPS - 1))
         self._scale_at = Signal(range(CHUNK_BLOCKS))
         self._is_int8, self._need_scales = Signal(), Signal()
-        # `advance` comes late: what is wanted is settled without it.
-        self._want_scales, self._want_payload, self._two = Signal(), Signal(), Signal()
+        self._want_payload, self._two = Signal(), Signal()
         self._take_scales, self._take_payload = Signal(), Signal()
-        self._row_done, self._last_beat, self._command_done = Signal(), Signal(), Signal()
+        self._plane_done, self._row_done = Signal(), Signal()
+        self._last_beat, self._command_done = Signal(), Signal()
 
     def _decide(self, m: Module) -> None:
         """Choose what to take in this clock."""
         now = self._current
-        here, want_beats = Signal(), Signal(2)
+        here, may_end = Signal(), Signal()
         m.d.comb += [
             self._is_int8.eq(now.format == WeightFormat.MXINT8),
             here.eq(self._active & (self.level != 0)),
             self._need_scales.eq(now.scaled & (self._chunk_left == 0)),
-            self._want_scales.eq(here & self._need_scales),
+            may_end.eq(Mux(now.sink == Sink.TOP_K, self.may_end[1], self.may_end[0])),
             self._want_payload.eq(here & ~self._need_scales),
             self._two.eq(
                 now.paired
@@ -119,22 +120,23 @@ class Feeder(wiring.Component):
                 & (self.level == 2)
                 & ~(now.scaled & (self._chunk_left == 1))
             ),
-            want_beats.eq(Mux(self._want_payload, 1 + self._two, 0)),
-            self._take_scales.eq(self.advance & self._want_scales),
-            self._take_payload.eq(self.advance & self._want_payload),
-            self.beats.eq(Mux(self.advance, want_beats, 0)),
-            self.take.eq(Mux(self.advance, want_beats | self._want_scales, 0)),
+            self._take_scales.eq(here & self._need_scales),
+            self._take_payload.eq(self._want_payload & (~self._row_done | may_end)),
+            self.beats.eq(Mux(self._take_payload, 1 + self._two, 0)),
+            self.take.eq(self.beats | self._take_scales),
         ]
 
     def _advance_position(self, m: Module) -> None:
         """Count blocks, planes and rows."""
         now = self._current
-        last, plane_done = Signal.like(self._block), Signal()
         row_step = Mux(self._is_int8, 1, 2)
+        # Two beats are those of an even block and its successor; without an adder.
+        at_last, before_last = Signal(), Signal()
         m.d.comb += [
-            last.eq(self._block + self._two),
-            plane_done.eq(last == now.last_block),
-            self._row_done.eq(plane_done & (self._plane == now.two_planes)),
+            at_last.eq(self._block == now.last_block),
+            before_last.eq((self._block | 1) == now.last_block),
+            self._plane_done.eq(at_last | (self._two & before_last)),
+            self._row_done.eq(self._plane_done & (self._plane == now.two_planes)),
             self._last_beat.eq(
                 self._row_done & ((self._row | ~self._is_int8) == (now.last_row | ~self._is_int8))
             ),
@@ -142,8 +144,8 @@ class Feeder(wiring.Component):
         ]
         with m.If(self._take_payload):
             m.d.sync += [
-                self._block.eq(Mux(plane_done, 0, last + 1)),
-                self._plane.eq(self._plane ^ (plane_done & now.two_planes)),
+                self._block.eq(Mux(self._plane_done, 0, self._block + 1 + self._two)),
+                self._plane.eq(self._plane ^ (self._plane_done & now.two_planes)),
             ]
             with m.If(self._row_done):
                 m.d.sync += self._row.eq(Mux(self._last_beat, 0, self._row + row_step))
@@ -165,24 +167,23 @@ class Feeder(wiring.Component):
 
     def _emit_tag(self, m: Module) -> None:
         """Register the beats and all that travels with them."""
-        now, payload = self._current, self._want_payload
+        now, payload = self._current, self._take_payload
         even = ~now.paired | ~self._block[0]
         odd = ~now.paired | self._block[0] | self._two
         m.d.comb += self.address.eq(now.base + Mux(now.paired, self._block >> 1, self._block))
-        with m.If(self.advance):
-            m.d.sync += [
-                self.tag.format.eq(now.format),
-                self.tag.enable.eq(Mux(payload, (odd << 1) | even, 0)),
-                self.tag.first.eq(payload & (self._block == 0) & ~self._plane),
-                self.tag.last.eq(payload & self._row_done),
-            ]
-            # Without payload nothing is enabled, and what the rest holds does not matter.
-            m.d.sync += [
-                self.even_beat.eq(self.head[0]),
-                self.odd_beat.eq(Mux(self._two, self.head[1], self.head[0])),
-            ]
-            self._emit_scales(m)
-            self._emit_row(m)
+        m.d.sync += [
+            self.tag.format.eq(now.format),
+            self.tag.enable.eq(Mux(payload, (odd << 1) | even, 0)),
+            self.tag.first.eq(payload & (self._block == 0) & ~self._plane),
+            self.tag.last.eq(payload & self._row_done),
+        ]
+        # Without payload nothing is enabled, and what the rest holds does not matter.
+        m.d.sync += [
+            self.even_beat.eq(self.head[0]),
+            self.odd_beat.eq(Mux(self._two, self.head[1], self.head[0])),
+        ]
+        self._emit_scales(m)
+        self._emit_row(m)
 
     def _emit_scales(self, m: Module) -> None:
         window = Signal(8 * 2 * GROUPS, name="scale_window")
@@ -227,11 +228,11 @@ class Feeder(wiring.Component):
     def _explain(self, m: Module) -> None:
         with m.If(~self._active):
             m.d.comb += self.cause.eq(Cause.IDLE)
-        with m.Elif(~self.advance):
-            m.d.comb += self.cause.eq(Cause.OUTPUT)
         with m.Elif(self._take_scales):
             m.d.comb += self.cause.eq(Cause.SCALE)
         with m.Elif(self._take_payload):
             m.d.comb += self.cause.eq(Cause.BUSY)
+        with m.Elif(self._want_payload):
+            m.d.comb += self.cause.eq(Cause.OUTPUT)
         with m.Else():
             m.d.comb += self.cause.eq(Cause.WEIGHTS)

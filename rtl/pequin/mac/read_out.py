@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from pequin.config import TERM_BITS, TileParams
 from pequin.mac.arith import balanced_sum
 from pequin.mac.delay import delay, register
+from pequin.mac.drain_schedule import drain_clocks
 from pequin.mac.fixed_to_float import FixedToFloat
 from pequin.mac.types import GROUPS, DrainedGroup, PartialSum, ResultFlags, row_tag
 
@@ -21,8 +22,8 @@ class ReadOut(wiring.Component):
     groups without a vector are skipped.
 
     Timing: a capture of R rows (1 or 2) and V vectors occupies R * ceil(V / drain_lanes)
-    clocks; the next one is accepted in the last of them. `drained` follows the first clock by
-    `LATENCY` clocks. It cannot be held back; `go` says whether a further group may start.
+    clocks; the next one may come with the last of them, and not earlier (see `DrainSchedule`).
+    `drained` follows the first clock by `LATENCY` clocks and cannot be held back.
 
     Parameters
     ----------
@@ -36,17 +37,7 @@ class ReadOut(wiring.Component):
     totals : In(PartialSum(params)).array(columns, 2)
     tag : In(row_tag(params))
     ready : Out(1)
-        A capture in this clock is accepted. Depends on `go` and registers.
-    waiting : Out(row_tag(params))
-        Tag of the row group that is being drained.
-    ready_next : Out(1)
-        `ready` of the next clock, for a register that stalls the producer.
-    go, go_next : In(1)
-        Whether a group may start in this clock, and in the next one.
-    started : Out(1)
-        A group starts in this clock.
-    final : Out(1)
-        The group that starts is its command's last.
+        A capture may come in this clock.
     drained : Out(DrainedGroup(params))
     valid : Out(1)
     """
@@ -61,12 +52,6 @@ class ReadOut(wiring.Component):
                 "totals": In(PartialSum(params)).array(params.config.columns, GROUPS),
                 "tag": In(row_tag(params)),
                 "ready": Out(1),
-                "waiting": Out(row_tag(params)),
-                "ready_next": Out(1),
-                "go": In(1),
-                "go_next": In(1),
-                "started": Out(1),
-                "final": Out(1),
                 "drained": Out(DrainedGroup(params)),
                 "valid": Out(1),
             }
@@ -80,6 +65,7 @@ class ReadOut(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
+        self._started, self._final = Signal(), Signal()
         held, tag, row, group = self._capture(m)
         picked = self._pick(m, held, row, group)
         self._describe(m, tag, row, group)
@@ -92,32 +78,29 @@ class ReadOut(wiring.Component):
         busy, row, tag = Signal(), Signal(), Signal(row_tag(self._params), name="held_tag")
         groups = c.columns // c.drain_lanes
         group, last_group = Signal(range(groups)), Signal(range(groups))
-        # Counted on its own: the pipeline's enable depends on the last of a capture.
         left, done = Signal(range(GROUPS * groups)), Signal()
         m.d.comb += [
             last_group.eq(tag.last_vector // c.drain_lanes),
-            self.started.eq(busy & self.go),
             done.eq(left == 0),
-            self.final.eq(done & tag.final),
-            self.waiting.eq(tag),
-            self.ready.eq(~busy | (self.go & done)),
+            self._started.eq(busy),
+            self._final.eq(done & tag.final),
+            self.ready.eq(~busy | done),
         ]
-        with m.If(self.started):
-            m.d.sync += group.eq(group + 1)
-            with m.If(group == last_group):
-                m.d.sync += [group.eq(0), row.eq(1)]
+        m.d.sync += left.eq(left - 1)
+        with m.If(done):
+            m.d.sync += busy.eq(0)
+        m.d.sync += group.eq(group + 1)
+        with m.If(group == last_group):
+            m.d.sync += [group.eq(0), row.eq(1)]
         held = self._hold(m)
-        captured = self.tag.last_vector // c.drain_lanes
-        left_next, busy_next = Signal.like(left), Signal()
-        m.d.comb += [left_next.eq(left - self.started), busy_next.eq(busy)]
-        with m.If(self.ready):
-            m.d.comb += [
-                left_next.eq(Mux(self.tag.second_row, 2 * captured + 1, captured)),
-                busy_next.eq(self.capture),
+        with m.If(self.capture):
+            m.d.sync += [
+                busy.eq(1),
+                left.eq(drain_clocks(self._params, self.tag)),
+                tag.eq(self.tag),
+                group.eq(0),
+                row.eq(0),
             ]
-            m.d.sync += [tag.eq(self.tag), group.eq(0), row.eq(0)]
-        m.d.sync += [left.eq(left_next), busy.eq(busy_next)]
-        m.d.comb += self.ready_next.eq(~busy_next | (self.go_next & (left_next == 0)))
         return held, tag, row, group
 
     def _hold(self, m: Module) -> list[list[dict[str, Signal]]]:
@@ -127,7 +110,7 @@ class ReadOut(wiring.Component):
         for g in range(GROUPS):
             for v in range(c.columns):
                 own = self.totals[v][g]
-                with m.If(self.ready & self.capture):
+                with m.If(self.capture):
                     m.d.sync += [held[g][v][name].eq(getattr(own, name)) for name in held[g][v]]
                     if v < c.columns // 2:
                         even, odd = self.totals[2 * v][g], self.totals[2 * v + 1][g]
@@ -155,7 +138,7 @@ class ReadOut(wiring.Component):
         picked = []
         for d in range(c.drain_lanes):
             choice = self._sum_registers(f"picked_{d}")
-            with m.If(self.started), m.Switch(Cat(group, row)):
+            with m.If(self._started), m.Switch(Cat(group, row)):
                 for g in range(GROUPS):
                     for place, v in enumerate(range(d, c.columns, c.drain_lanes)):
                         with m.Case((g << len(group)) | place):
@@ -172,18 +155,18 @@ class ReadOut(wiring.Component):
         sent_mask = Signal(c.drain_lanes, reset_less=True)
         begins = (row == 0) & (group == 0)
         m.d.comb += vector.eq(group * c.drain_lanes)
-        with m.If(self.started):
+        with m.If(self._started):
             m.d.sync += [
                 sent_row.eq(tag.row + row),
                 sent_vector.eq(vector),
                 sent_mask.eq(Cat(vector + d <= tag.last_vector for d in range(c.drain_lanes))),
                 sent_tag.eq(tag),
                 sent_tag.select_first.eq(tag.select_first & begins),
-                sent_tag.select_last.eq(tag.select_last & self.final),
-                sent_tag.final.eq(self.final),
+                sent_tag.select_last.eq(tag.select_last & self._final),
+                sent_tag.final.eq(self._final),
             ]
         late = self.LATENCY - 1
-        valid = delay(m, self.started, self.LATENCY, name="valid", reset_less=False)
+        valid = delay(m, self._started, self.LATENCY, name="valid", reset_less=False)
         drained_tag = delay(m, sent_tag, late, name="sent_tag")
         m.d.comb += [
             self.valid.eq(valid),

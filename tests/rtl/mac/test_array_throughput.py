@@ -97,10 +97,10 @@ def test_late_beats_count_as_waiting_for_weights(run):
 
 def test_slow_results_count_as_waiting_for_output(run):
     case = CASES["mxint8"]
-    outcome, _ = run("ref", [command(case, 64, 2, 16)], pauses={"results": Pauses(rate=230)})
+    outcome, _ = run("ref", [command(case, 128, 2, 16)], pauses={"results": Pauses(rate=230)})
     assert outcome.causes["output"] > 500
     assert outcome.causes["weights"] == 0
-    assert outcome.causes["busy"] == 128
+    assert outcome.causes["busy"] == 256
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ref"])

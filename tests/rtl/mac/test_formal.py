@@ -13,8 +13,15 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, Cat, Fragment, Module, Mux, Signal
 
 from pequin.mac.beat_window import _HELD, BeatWindow
+from pequin.mac.drain_schedule import (
+    STATUS_DEPTH,
+    DrainSchedule,
+    drain_clocks,
+    longest_drain,
+    result_depth,
+)
 from pequin.mac.feeder import Feeder
-from pequin.mac.types import CHUNK_BLOCKS, WeightFormat
+from pequin.mac.types import CHUNK_BLOCKS, Sink, WeightFormat
 
 pytest.importorskip("z3", reason="z3-solver is not installed")
 
@@ -143,7 +150,6 @@ def feeder_proof(state, params):
         Assert(dut.take <= dut.level),
         Assert((dut.beats == 0) | (dut.beats == dut.take)),
         Assert(~takes_scales | (dut.take == 1)),
-        Assert(dut.advance | (dut.take == 0)),
         Assert((dut.beats < 2) | (now.paired & ~block[0])),
         Assert(~now.scaled | (dut.beats <= chunk_left)),
         Assert(~takes_scales | (now.scaled & (chunk_left == 0))),
@@ -164,10 +170,93 @@ def feeder_proof(state, params):
     m.d.sync += held.eq(active & ~dut.command.ready)
     with m.If(held & ~fresh):
         m.d.comb += Assert(active)  # a command stays until it accepts the next
-    ports = [dut.level, dut.advance, dut.head[0], dut.head[1], dut.command.valid]
+    ports = [dut.level, *dut.may_end, dut.head[0], dut.head[1], dut.command.valid]
     return m, [*ports, command.as_value()]
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ref"])
 def test_feeder_takes_what_is_there_and_stays_in_its_command(prove, register, params_of, preset):
     assert prove(*feeder_proof(register, params_of(preset))) == "PASS"
+
+
+def schedule_proof(state, params, honest=True):
+    """Model what a row group's end promises; nothing may end without its places.
+
+    `drain` counts the clocks the read-out still needs, shifted to the ends. Places are taken at
+    the end and given back when a result or a status was taken. An end is the schedule's input
+    one clock later, and every end respects `may_end` (unless not `honest`).
+    """
+    m = Module()
+    dut = DrainSchedule(params)
+    inner = Fragment.get(dut, None)
+    m.submodules.dut = inner
+    depth, longest = result_depth(params), longest_drain(params)
+    end, ended, selecting = Signal(), Signal(), Signal()
+    tag, held = Signal.like(dut.tag), Signal.like(dut.tag, name="held_tag")
+    drain, results, statuses = (
+        Signal(range(n), name=name)
+        for n, name in ((longest + 1, "drain"), (2 * depth, "results"), (64, "statuses"))
+    )
+    to_top_k = tag.sink == Sink.TOP_K
+    allowed = Mux(to_top_k, dut.may_end[Sink.TOP_K.value], dut.may_end[Sink.STREAM.value])
+    clocks = Signal(range(longest + 1))
+    counted = drain_clocks(params, held) + 1
+    promised = Mux(ended & (held.sink == Sink.STREAM), counted, 0)
+    selected = ended & held.final & held.select_last & (held.sink == Sink.TOP_K)
+    m.d.comb += [
+        clocks.eq(drain_clocks(params, tag) + 1),
+        dut.ended.eq(ended),
+        dut.tag.eq(held),
+        Assume(tag.last_vector < params.config.columns),
+        Assume(allowed | ~end) if honest else Assume(1),
+        # Nothing can be taken in the clock after its promise.
+        Assume(~dut.result_taken | (results > promised)),
+        Assume(~dut.status_taken | (statuses > (ended & held.final))),
+        Assume(~dut.selection_taken | (selecting & ~selected)),
+    ]
+    m.d.sync += [
+        ended.eq(end),
+        held.eq(tag),
+        drain.eq(Mux(end, clocks - 1, Mux(drain == 0, 0, drain - 1))),
+        results.eq(results + Mux(end & ~to_top_k, clocks, 0) - dut.result_taken),
+        statuses.eq(statuses + (end & tag.final) - dut.status_taken),
+    ]
+    with m.If(end & to_top_k & tag.final & tag.select_last):
+        m.d.sync += selecting.eq(1)
+    with m.Elif(dut.selection_taken):
+        m.d.sync += selecting.eq(0)
+    m.d.comb += [
+        Assert(~end | (drain == 0)),
+        Assert(~(end & to_top_k) | ~selecting),
+        Assert(results <= depth),
+        Assert(statuses <= STATUS_DEPTH),
+    ]
+    left, count, status = (state(inner, name) for name in ("left", "result", "status"))
+    room, status_room, choosing = (
+        state(inner, name) for name in ("result_room", "status_room", "selecting")
+    )
+    fresh = Initial()
+    before, status_before = Signal.like(count), Signal.like(status)
+    m.d.sync += [before.eq(count), status_before.eq(status)]
+    m.d.comb += [  # what ties the schedule's registers to the model, for the induction
+        Assert(results == count + promised),
+        Assert(statuses == status + (ended & held.final)),
+        Assert(selecting == (choosing | selected)),
+        Assert(drain == Mux(ended, counted - 1, left)),
+    ]
+    with m.If(~fresh):
+        m.d.comb += [
+            Assert(room == (before <= depth - longest - 2)),
+            Assert(status_room == (status_before <= STATUS_DEPTH - 3)),
+        ]
+    ports = [end, tag.as_value(), dut.result_taken, dut.status_taken, dut.selection_taken]
+    return m, ports
+
+
+@pytest.mark.parametrize("preset", ["tiny", "fpga", "ref", "wide"])
+def test_nothing_ends_without_its_places(prove, register, params_of, preset):
+    assert prove(*schedule_proof(register, params_of(preset)), depth=4) == "PASS"
+
+
+def test_the_schedule_proof_needs_ends_that_respect_it(prove, register, params_of):
+    assert prove(*schedule_proof(register, params_of("ref"), honest=False), depth=4) == "FAIL"
