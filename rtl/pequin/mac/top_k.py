@@ -159,7 +159,7 @@ class TopK(wiring.Component):
             above.eq(arrived.new.as_value() > placed.new.as_value()),
         ]
         cleared = step.insert & step.clear
-        before = []
+        before: list[Signal] = []
         for k in range(c.top_k):
             bank = Array([entries[v][k].as_value() for v in vectors])
             kept = Signal(name=f"above_{d}_{k}")
