@@ -136,9 +136,9 @@ def feeder_proof(state, params):
     dut = Feeder(params)
     inner = Fragment.get(dut, None)
     m.submodules.dut = inner
-    names = ("active", "current", "block", "plane", "row", "chunk_left")
-    active, now_bits, block, plane, row, chunk_left = (
-        state(inner, name if name == "current" else f"_{name}") for name in names
+    names = ("_active", "current", "_block", "left", "_plane", "_row", "_chunk_left", "foreseen")
+    active, now_bits, block, left, plane, row, chunk_left, seen = (
+        state(inner, name) for name in names
     )
     now = type(dut.command.payload)(dut.command.payload.shape(), now_bits)
     fresh, command = Initial(), dut.command.payload
@@ -163,7 +163,17 @@ def feeder_proof(state, params):
             Assert(plane <= now.two_planes),
             Assert(row <= rows_end),
             Assert(is_int8 | ~row[0]),
+            Assert(left == now.last_block - block),
         ]
+        last_plane = plane == now.two_planes
+        foresight = Cat(
+            now.scaled & (chunk_left == 0),
+            now.paired & ~block[0] & (left != 0) & ~(now.scaled & (chunk_left == 1)),
+            (left == 0) & last_plane,
+            (left == 1) & last_plane,
+            Mux(is_int8, row == now.last_row, (row | 1) == (now.last_row | 1)),
+        )
+        m.d.comb += Assert(seen == foresight)
     with m.Else():
         m.d.comb += Assert(Cat(block, plane, row, chunk_left) == 0)
     held = Signal()
