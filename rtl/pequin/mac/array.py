@@ -171,15 +171,28 @@ class MacArray(wiring.Component):
         for g in range(GROUPS):
             total = decode.operands.totals[g]
             if params.config.pipelined:  # two clocks later than the lanes, as `DotProduct` wants
-                fields = [lane.bit_select(g * params.pack, OPERAND_BITS) for lane in lanes]
-                total = balanced_sum(
-                    [
-                        register(m, balanced_sum(fields[i : i + 8]), name=f"{name}_part_{g}_{i}")
-                        for i in range(0, BLOCK, 8)
-                    ]
-                )
+                # From the decoder and not from the lanes' registers: these belong beside the
+                # multipliers.
+                decoded = decode.operands.lanes
+                fields = [
+                    decoded[i].bit_select(g * params.pack, OPERAND_BITS) for i in range(BLOCK)
+                ]
+                total = self._summed(m, fields, f"{name}_{g}")
             m.d.comb += operands.totals[g].eq(register(m, total, name=f"{name}_total_{g}"))
         return operands
+
+    def _summed(self, m: Module, fields: list[Any], name: str) -> Any:
+        """Return the sum of 32 fields two clocks later: pairs, then halves, then all."""
+        pairs = [
+            register(m, fields[i] + fields[i + 1], name=f"pair_{name}_{i}")
+            for i in range(0, BLOCK, 2)
+        ]
+        half = len(pairs) // 2
+        halves = [
+            register(m, balanced_sum(pairs[i : i + half]), name=f"half_{name}_{i}")
+            for i in (0, half)
+        ]
+        return halves[0] + halves[1]
 
     def _distribute_control(self, m: Module, tag: Any, columns: list[Column]) -> None:
         """Delay what all columns share once for all of them."""
