@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Callable
 from importlib import resources
-from importlib.abc import Traversable
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
