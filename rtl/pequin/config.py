@@ -70,6 +70,19 @@ class TileConfig:
         Size of the vector memory (fp32 elements); a power of two.
     scalars
         Scalar registers of the vector unit; a power of two.
+    fifo_beats
+        Depth of the weight FIFO (beats); a power of two.
+    kv_beats
+        Size of the KV buffer (beats); a power of two.
+    program_words
+        Size of the program memory (instructions of 64 bits); a power of two.
+    queue_items
+        Register writes and launches that wait in front of each unit; a power of two.
+    store_bytes
+        Size of the HBM channel's backing store (bytes).
+    host_bytes_per_clock
+        Rate of the host link in each direction (bytes per clock): 8 on package; 1.25 is the
+        package link's share of one tile.
     pipelined
         Registers after the multipliers and inside the adder trees, for an FPGA's clock. False
         keeps the shorter pipeline, which simulates faster. The results are the same bits.
@@ -87,6 +100,12 @@ class TileConfig:
     lanes: int = 16
     vector_elements: int = 1 << 18
     scalars: int = 256
+    fifo_beats: int = 2048
+    kv_beats: int = 1 << 14
+    program_words: int = 1 << 12
+    queue_items: int = 32
+    store_bytes: int = 1 << 26
+    host_bytes_per_clock: float = 8.0
     pipelined: bool = False
 
     @classmethod
@@ -118,6 +137,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "lanes": 2,
         "vector_elements": 1 << 12,
         "scalars": 32,
+        "fifo_beats": 64,
+        "kv_beats": 1 << 9,
+        "program_words": 1 << 10,
+        "queue_items": 16,
         "pipelined": True,
         "clock_ghz": 0.08,
     },
@@ -129,6 +152,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "lanes": 1,
         "vector_elements": 1 << 10,
         "scalars": 16,
+        "fifo_beats": 32,
+        "kv_beats": 1 << 9,
+        "program_words": 1 << 10,
+        "queue_items": 8,
+        "store_bytes": 1 << 20,
         "top_k": 1,
         "index_bits": 8,
     },
@@ -184,6 +212,22 @@ class TileParams:
         _check(
             _power_of_two(c.scalars) and 4 <= c.scalars <= 1 << 12,
             f"scalars must be a power of two from 4 to {1 << 12}, not {c.scalars}",
+        )
+        for name, low, high in (
+            ("fifo_beats", 16, 1 << 16),
+            ("kv_beats", 128, 1 << 20),
+            ("program_words", 16, 1 << 16),
+            ("queue_items", 4, 1 << 10),
+        ):
+            value = getattr(c, name)
+            _check(
+                _power_of_two(value) and low <= value <= high,
+                f"{name} must be a power of two from {low} to {high}, not {value}",
+            )
+        _check(
+            0 < c.host_bytes_per_clock <= BEAT_BYTES,
+            f"host_bytes_per_clock must be above 0 and at most {BEAT_BYTES}, not "
+            f"{c.host_bytes_per_clock}",
         )
         _check(
             13 <= c.lane_pack <= 24,

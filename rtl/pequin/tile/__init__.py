@@ -1,0 +1,1 @@
+"""The tile: units joined by semaphores, streams and the host's accesses."""
