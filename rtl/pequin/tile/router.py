@@ -238,9 +238,7 @@ class HostRouter(wiring.Component):
 
     def _hbm_answer(self, answer: Any) -> list[Any]:
         reading = self._mode == _Mode.READ
-        error = Mux(
-            reading, self.hbm.read_data.payload.error, self.hbm.write_ack.payload.error
-        )
+        error = Mux(reading, self.hbm.read_data.payload.error, self.hbm.write_ack.payload.error)
         return [
             answer.data.eq(Mux(reading, self.hbm.read_data.payload.data, 0)),
             answer.error.eq(
@@ -253,7 +251,7 @@ class HostRouter(wiring.Component):
         ]
 
     def _vector(self, m: Module, answer: Any, ended: Signal, sent_now: Signal) -> None:
-        """A write ends when it is accepted, a read with its data."""
+        """Access vector memory: a write ends when it is accepted, a read with its data."""
         current, request = self._current, self.vector
         shift = ACCESS_ELEMENTS.bit_length() - 1
         m.d.comb += [

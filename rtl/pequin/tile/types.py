@@ -79,6 +79,8 @@ class ErrorCode(enum.Enum, shape=8):
     WATCHDOG = 13
     STOPPED = 14
     ACCESS = 15
+    BUSY = 16
+    """A START while a program runs; nothing else happens."""
 
 
 class Memory(enum.Enum, shape=4):
@@ -102,7 +104,8 @@ class Memory(enum.Enum, shape=4):
 class ControlKind(enum.Enum, shape=2):
     """What the host tells the tile.
 
-    START: run from `pc`; ignored with an error while a program runs. STOP: as an error with
+    START: set the semaphores to zero and run from `pc`; while a program runs it has no effect but
+    an ERROR event with `ErrorCode.BUSY`. STOP: stops the tile as an error does, with
     `ErrorCode.STOPPED`. CLEAR: set all counters to zero.
     """
 
