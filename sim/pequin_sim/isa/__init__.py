@@ -1,0 +1,79 @@
+"""The tile's instruction set: numbers, bits, programs, assembler, disassembler.
+
+docs/isa.md is the contract; docs/assembler.md describes the text form. Nothing here is shared
+with the hardware.
+
+>>> word = pack_word("mac", "mode", format="mxint8", scaled=True)
+>>> encode(Instruction(OPCODES["set"], unit=UNITS["mac"], reg=0, imm=word))
+21475885071
+"""
+
+from pequin_sim.isa.instructions import (
+    BRANCHES,
+    MNEMONICS,
+    OPCODES,
+    OPERANDS,
+    Instruction,
+    LaunchWord,
+    Program,
+    SourceLine,
+    decode,
+    encode,
+    is_legal,
+)
+from pequin_sim.isa.units import (
+    COLUMNS_FIELD,
+    COUNT_REGISTER,
+    LEVELS,
+    SEMAPHORE_MAX,
+    SEMAPHORES,
+    STRIDED,
+    TABLE_FIELDS,
+    UNIT_FIELDS,
+    UNIT_NAMES,
+    UNITS,
+    VALUES,
+    WORD_NAMES,
+    Field,
+    count_register,
+    field_value,
+    pack_word,
+    register_exists,
+    stride_register,
+    unpack_word,
+    word_number,
+)
+
+__all__ = [
+    "BRANCHES",
+    "COLUMNS_FIELD",
+    "COUNT_REGISTER",
+    "LEVELS",
+    "MNEMONICS",
+    "OPCODES",
+    "OPERANDS",
+    "SEMAPHORES",
+    "SEMAPHORE_MAX",
+    "STRIDED",
+    "TABLE_FIELDS",
+    "UNITS",
+    "UNIT_FIELDS",
+    "UNIT_NAMES",
+    "VALUES",
+    "WORD_NAMES",
+    "Field",
+    "Instruction",
+    "LaunchWord",
+    "Program",
+    "SourceLine",
+    "count_register",
+    "decode",
+    "encode",
+    "field_value",
+    "is_legal",
+    "pack_word",
+    "register_exists",
+    "stride_register",
+    "unpack_word",
+    "word_number",
+]
