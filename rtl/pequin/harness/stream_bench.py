@@ -35,6 +35,8 @@ class StreamBench(wiring.Component):
         Words of the image of each stream, by name.
     preload
         Input streams that are played to their end before the others start.
+    controls
+        Inputs of the component that become ports of the bench.
 
     Members
     -------
@@ -62,8 +64,10 @@ class StreamBench(wiring.Component):
         *,
         depths: Mapping[str, int],
         preload: tuple[str, ...] = (),
+        controls: tuple[str, ...] = (),
     ) -> None:
         self._dut, self._depths, self._preload = dut, dict(depths), preload
+        self._controls = controls
         members = dut.signature.members
         streams = {
             name: member
@@ -88,6 +92,8 @@ class StreamBench(wiring.Component):
             ports[f"{name}_taken"] = Out(32)
         for name in self._monitors:
             ports[name] = Out(members[name].shape)
+        for name in controls:
+            ports[name] = In(members[name].shape)
         super().__init__(ports)
 
     @property
@@ -114,6 +120,8 @@ class StreamBench(wiring.Component):
         complete = self._elaborate_recorders(m)
         for name in self._monitors:
             m.d.comb += getattr(self, name).eq(getattr(self._dut, name))
+        for name in self._controls:
+            m.d.comb += getattr(self._dut, name).eq(getattr(self, name))
         waiting, wait = Signal(), Signal(range(SETTLE_CLOCKS + 1))
         ready = [finished[n] for n in self._preload]
         m.d.comb += preloaded.eq(waiting & _all(ready))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth import Module, Signal
+from amaranth import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.counters import COUNTER_BITS, CauseCounters, cause_counts
-from pequin.mac.activation_buffer import ActivationBuffer
+from pequin.mac.activation_buffer import OFFSET, ActivationBuffer
 from pequin.mac.arith import balanced_sum
 from pequin.mac.beat_window import BeatWindow
 from pequin.mac.column import Column
@@ -22,6 +22,7 @@ from pequin.mac.read_out import ReadOut
 from pequin.mac.status import StatusCollector
 from pequin.mac.top_k import TopK
 from pequin.mac.types import (
+    BEAT_BITS,
     GROUPS,
     Cause,
     Sink,
@@ -54,6 +55,8 @@ class MacArray(wiring.Component):
     ----------
     params
         The tile's parameters.
+    peek
+        Make the activation buffer readable from outside.
 
     Members
     -------
@@ -73,10 +76,24 @@ class MacArray(wiring.Component):
         `mac.busy`, `mac.scale`, `mac.weights`, `mac.output`, `mac.idle`: clocks since reset.
     payload_beats : Out(48)
         `mac.payload_beats`: payload beats taken since reset.
+    cause : Out(Cause), beats : Out(2)
+        What the counters count in this clock.
+    peek_address : In(range(act_blocks)), peek_column : In(range(columns)), peeked : Out(264)
+        With `peek`: address and column of a block, and its elements and scale two clocks later.
+        Only while no command is at work.
+    peek : In(1)
+        The activation buffer's address is `peek_address`.
     """
 
-    def __init__(self, params: TileParams) -> None:
-        self._params = params
+    def __init__(self, params: TileParams, *, peek: bool = False) -> None:
+        self._params, self._peek = params, peek
+        c = params.config
+        peeks = {
+            "peek": In(1),
+            "peek_address": In(range(c.act_blocks)),
+            "peek_column": In(range(c.columns)),
+            "peeked": Out(BEAT_BITS + 8),
+        }
         super().__init__(
             {
                 "command": In(stream.Signature(mac_command(params))),
@@ -87,18 +104,26 @@ class MacArray(wiring.Component):
                 "status": Out(stream.Signature(mac_status(params))),
                 "counters": Out(cause_counts(Cause)),
                 "payload_beats": Out(COUNTER_BITS),
+                "cause": Out(Cause),
+                "beats": Out(2),
+                **(peeks if peek else {}),
             }
         )
 
     @classmethod
     def from_params(cls, params: TileParams) -> MacArray:
-        """Return the array of a tile."""
+        """Return the array alone."""
         return cls(params)
 
     @property
     def params(self) -> TileParams:
         """The tile's parameters."""
         return self._params
+
+    @property
+    def peek_wanted(self) -> bool:
+        """Whether the activation buffer is readable from outside."""
+        return self._peek
 
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
@@ -127,7 +152,19 @@ class MacArray(wiring.Component):
         m.submodules.activations = buffer = ActivationBuffer(self._params)
         connect_streams(m, wiring.flipped(self.activations), buffer.write)
         m.d.comb += buffer.address.eq(feeder.address)
+        if self._peek:
+            self._elaborate_peek(m, buffer)
         return buffer.blocks
+
+    def _elaborate_peek(self, m: Module, buffer: ActivationBuffer) -> None:
+        """Let the buffer be read from outside; the elements leave as they came."""
+        with m.If(self.peek):
+            m.d.comb += buffer.address.eq(self.peek_address)
+        with m.Switch(self.peek_column):
+            for column, block in enumerate(buffer.blocks):
+                with m.Case(column):
+                    elements = block.elements ^ Const(OFFSET * (2**BEAT_BITS - 1) // 255, BEAT_BITS)
+                    m.d.sync += self.peeked.eq(Cat(elements, block.scale))
 
     def _elaborate_pipeline(
         self, m: Module, feeder: Feeder, blocks: Any, read_out: ReadOut
@@ -266,7 +303,12 @@ class MacArray(wiring.Component):
     def _elaborate_counters(self, m: Module, feeder: Feeder) -> None:
         m.submodules.counters = counters = CauseCounters(Cause)
         cause, beats = Signal(Cause, init=Cause.IDLE), Signal.like(feeder.beats)
-        m.d.comb += [counters.cause.eq(cause), self.counters.eq(counters.counts)]
+        m.d.comb += [
+            counters.cause.eq(cause),
+            self.counters.eq(counters.counts),
+            self.cause.eq(cause),
+            self.beats.eq(beats),
+        ]
         m.d.sync += [
             cause.eq(feeder.cause),
             beats.eq(feeder.beats),

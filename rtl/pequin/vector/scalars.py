@@ -33,6 +33,8 @@ class Scalars(wiring.Component):
     ----------
     params
         The tile's parameters.
+    peek
+        Make the registers readable from outside.
 
     Members
     -------
@@ -48,6 +50,8 @@ class Scalars(wiring.Component):
         A scalar of the queue `written_queue` is NaN or infinite.
     result_valid, result : Out
         An arg-max entry, for the responses; cannot be held back.
+    peek_index : In, peeked : Out(32)
+        With `peek`: a register's number and its value in the same clock.
     """
 
     done_valid: Any
@@ -58,11 +62,13 @@ class Scalars(wiring.Component):
     not_finite: Any
     result_valid: Any
     result: Any
+    peek_index: Any
+    peeked: Any
 
     LATENCY = _RESULT_AT + 1
 
-    def __init__(self, params: TileParams) -> None:
-        self._params = params
+    def __init__(self, params: TileParams, *, peek: bool = False) -> None:
+        self._params, self._peek = params, peek
         index = scalar_bits(params)
         super().__init__(
             {
@@ -76,6 +82,7 @@ class Scalars(wiring.Component):
                 "not_finite": Out(part_event()),
                 "result_valid": Out(1),
                 "result": Out(vector_response()),
+                **({"peek_index": In(index), "peeked": Out(32)} if peek else {}),
             }
         )
 
@@ -99,6 +106,8 @@ class Scalars(wiring.Component):
 
         for i in (1, 2, 3):
             m.d.comb += getattr(self, f"value{i}").eq(read(getattr(self, f"s{i}")))
+        if self._peek:
+            m.d.comb += self.peeked.eq(read(self.peek_index))
         chain, other = self._enter(m, read)
         result = self._compute(m, chain, other, read)
         self._leave(m, chain[_RESULT_AT], result, registers.write_port())

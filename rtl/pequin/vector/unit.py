@@ -31,6 +31,7 @@ from pequin.vector.types import (
     kv_write,
     quantized_block,
     row_layout,
+    scalar_bits,
     vector_command,
     vector_response,
 )
@@ -70,6 +71,8 @@ class VectorUnit(wiring.Component):
     ----------
     params
         The tile's parameters.
+    peek
+        Make the scalar registers readable from outside.
 
     Members
     -------
@@ -88,6 +91,8 @@ class VectorUnit(wiring.Component):
         Vector memory from outside.
     access_data : Out(stream of 256 bits)
     cause : Out(LaneCause)
+    peek_index : In, peeked : Out(32)
+        With `peek`: as `Scalars`.
     """
 
     commands: Any
@@ -100,11 +105,14 @@ class VectorUnit(wiring.Component):
     access: Any
     access_data: Any
     cause: Any
+    peek_index: Any
+    peeked: Any
 
     LATENCY = 2 + VectorLanes.LATENCY
 
-    def __init__(self, params: TileParams) -> None:
-        self._params = params
+    def __init__(self, params: TileParams, *, peek: bool = False) -> None:
+        self._params, self._peek = params, peek
+        index = scalar_bits(params)
         command = stream.Signature(vector_command(params))
         super().__init__(
             {
@@ -118,6 +126,7 @@ class VectorUnit(wiring.Component):
                 "access": In(stream.Signature(access_request(params))),
                 "access_data": Out(stream.Signature(32 * ACCESS_ELEMENTS)),
                 "cause": Out(LaneCause),
+                **({"peek_index": In(index), "peeked": Out(32)} if peek else {}),
             }
         )
 
@@ -136,7 +145,12 @@ class VectorUnit(wiring.Component):
         m.submodules.dequantizer = parts.dequantizer = Dequantizer(p)
         m.submodules.lanes = parts.lanes = VectorLanes(p)
         m.submodules.reducer = parts.reducer = Reducer(p)
-        m.submodules.scalars = parts.scalars = Scalars(p)
+        m.submodules.scalars = parts.scalars = Scalars(p, peek=self._peek)
+        if self._peek:
+            m.d.comb += [
+                parts.scalars.peek_index.eq(self.peek_index),
+                self.peeked.eq(parts.scalars.peeked),
+            ]
         m.submodules.quantizer = parts.quantizer = Quantizer(p)
         parts.issuers = [self._queue(m, queue, parts) for queue in (0, 1)]
         issued, accepted = self._arbitrate(m, parts)

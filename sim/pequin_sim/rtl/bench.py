@@ -80,6 +80,12 @@ class BenchJob:
         Output ports to report.
     timeout_clocks
         Clocks after which the run counts as hung.
+    images
+        More memories to load, by the name of their RAM: uint8 [words, bytes].
+    test_module
+        The testbench; it must report what `pequin_tb.stream_bench` reports.
+    extra
+        More keys of the testbench's job.
     """
 
     inputs: Mapping[str, Words]
@@ -87,6 +93,9 @@ class BenchJob:
     timeout_clocks: int
     pauses: Mapping[str, Pauses] = field(default_factory=dict)
     monitors: tuple[str, ...] = ()
+    images: Mapping[str, Words] = field(default_factory=dict)
+    test_module: str = "pequin_tb.stream_bench"
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, design: Design, *, waves: Waves | None = None, **options: Any) -> BenchRun:
         """Simulate; `options` go to `pequin_sim.runner.simulate`."""
@@ -107,7 +116,11 @@ class BenchJob:
                 write_image(folder / f"{name}.in", words)
                 plusargs.append(f"+{name}.load={folder / name}.in")
         plusargs += [f"+{name}.dump={folder / name}.out" for name in self.outputs]
+        for name, words in self.images.items():
+            write_image(folder / f"{name}.image", words)
+            plusargs.append(f"+{name}.load={folder / name}.image")
         job = {
+            **self.extra,
             "counts": counts,
             "pauses": {name: pauses.packed() for name, pauses in self.pauses.items()},
             "timeout_clocks": self.timeout_clocks,
@@ -116,7 +129,7 @@ class BenchJob:
         }
         simulation = simulate(
             design,
-            test_module="pequin_tb.stream_bench",
+            test_module=self.test_module,
             job=job,
             plusargs=plusargs,
             waves=waves,
@@ -125,7 +138,7 @@ class BenchJob:
         result = simulation.result
         assert result is not None, "the testbench reported nothing"
         recorded = {
-            name: read_image(folder / f"{name}.out", size)[:count]
+            name: read_image(folder / f"{name}.out", size)[: min(count, result["taken"][name])]
             for name, (count, size) in self.outputs.items()
         }
         return BenchRun(result["clocks"], recorded, result["before"], result["after"], simulation)

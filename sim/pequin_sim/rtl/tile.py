@@ -1,0 +1,350 @@
+"""The tile without its host port in RTL simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pequin.tile.core import TileCore, counter_names
+
+from pequin.config import TileParams
+from pequin.errors import InputError
+from pequin.export import Design
+from pequin.harness.stream_bench import StreamBench
+from pequin.tile.registers import (
+    COUNTER_BEAT,
+    SEMAPHORE_BEAT,
+    SETTINGS_BEAT,
+    STATUS,
+    STATUS_BEAT,
+    register_beats,
+)
+from pequin.tile.types import (
+    COUNT_FIELD,
+    TABLE_FIELDS,
+    ControlKind,
+    ErrorCode,
+    EventKind,
+    Memory,
+    StepItem,
+    TileAccess,
+    TileAnswer,
+    TileControl,
+    TileEvent,
+    UnitId,
+)
+from pequin_sim.hbm.codes import check_bytes
+from pequin_sim.rtl.bench import BenchJob, BenchRun, Pauses
+from pequin_sim.rtl.designs import cached_design
+from pequin_sim.rtl.payloads import Words, pack, unpack, word_bytes
+from pequin_sim.runner import Waves
+
+Beats = npt.NDArray[np.uint8]
+"""uint8 [beats, 32]"""
+
+ACCESSES, STEP_ITEMS, EVENTS, ORDERS = 1 << 17, 1 << 14, 1 << 14, 16
+"""Images of the bench: accesses, parts of steps, events, orders."""
+
+REFRESH = {"none": 0, "all-bank": 1, "per-bank": 2}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One column of a STEP: the fields of docs/isa.md, "Step table"."""
+
+    slot: int = 0
+    token: int = 0
+    position: int = 0
+    start: int = 0
+    flags: int = 1
+    kv_base: int = 0
+
+    def fields(self) -> tuple[int, ...]:
+        """Return the values in the order of the table's fields."""
+        return (self.slot, self.token, self.position, self.start, self.flags, self.kv_base)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of the tile; `kind` and `unit` are names in lower case, `stamp` is in clocks."""
+
+    kind: str
+    unit: str
+    code: int
+    pc: int
+    value: int
+    detail: int
+    stamp: int
+
+    def key(self) -> tuple[Any, ...]:
+        """Return everything but the stamp."""
+        return (self.kind, self.unit, self.code, self.pc, self.value, self.detail)
+
+
+@dataclass(frozen=True, eq=False)
+class TileRun:
+    """What a run of the tile left.
+
+    Parameters
+    ----------
+    events
+        In order.
+    clocks
+        Clocks from START to the last event waited for.
+    memories
+        The beats that were asked for, by memory.
+    counters
+        By dotted name.
+    status
+        Words of the status beat by name.
+    semaphores
+        Counts.
+    answers
+        Error code of every access, loads first.
+    bench
+        The bench's run.
+    """
+
+    events: list[Event]
+    clocks: int
+    memories: dict[Memory, Beats]
+    counters: dict[str, int]
+    status: dict[str, int]
+    semaphores: list[int]
+    answers: list[int]
+    bench: BenchRun
+
+
+@dataclass
+class TileJob:
+    """What to do with a tile.
+
+    Parameters
+    ----------
+    program
+        Instructions, uint64.
+    steps
+        The columns of each STEP.
+    events
+        Events after which the run is over; an error event ends it in any case.
+    hbm
+        Content of HBM from beat 0 on.
+    loads
+        More content, written before the start: memory, first beat, beats.
+    reads
+        What to read at the end: memory to (first beat, beats).
+    watchdog, refresh
+        Settings of the tile.
+    flips
+        Error injection: name of a core's `flip_` port to (after so many clocks, bits).
+    pauses
+        Of the bench's streams.
+    hbm_pauses
+        Of the channel's answers to the tile; needs a bench with `memory_pauses`.
+    start_pc
+        Where the program starts.
+    stop_after
+        Clocks after START at which the host sends STOP; 0 never.
+    """
+
+    program: npt.NDArray[np.uint64]
+    steps: Sequence[Sequence[Step]] = ()
+    events: int = 1
+    hbm: Beats | None = None
+    loads: Sequence[tuple[Memory, int, Beats]] = ()
+    reads: Mapping[Memory, tuple[int, int]] = field(default_factory=dict)
+    watchdog: int = 1 << 16
+    refresh: str = "per-bank"
+    flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    pauses: Mapping[str, Pauses] = field(default_factory=dict)
+    hbm_pauses: Pauses | None = None
+    start_pc: int = 0
+    stop_after: int = 0
+    timeout_clocks: int = 5_000_000
+
+
+def tile_bench(
+    params: TileParams, *, cache_dir: Path | None = None, memory_pauses: bool = False
+) -> Design:
+    """Return the tile core between players and recorders, as Verilog."""
+    depths = {
+        "accesses": ACCESSES,
+        "answers": ACCESSES,
+        "steps": STEP_ITEMS,
+        "control": ORDERS,
+        "events": EVENTS,
+    }
+
+    def build() -> StreamBench:
+        core = TileCore(params, hbm_pauses=memory_pauses)
+        return StreamBench(core, depths=depths, controls=core.controls)
+
+    return cached_design(
+        "tile_bench", params, build, variant=repr((depths, memory_pauses)), cache_dir=cache_dir
+    )
+
+
+def run_tile(
+    params: TileParams,
+    job: TileJob,
+    *,
+    waves: Waves | None = None,
+    design: Design | None = None,
+    **options: Any,
+) -> TileRun:
+    """Load, start, step, wait for the events, read everything back.
+
+    Raises
+    ------
+    InputError
+        Something does not fit the tile or the bench.
+    SimulationFailed
+        The events did not come in time.
+    """
+    loads = _loads(params, job)
+    counters = counter_names(params)
+    reads = dict(job.reads)
+    reads[Memory.REGISTERS] = (0, register_beats(len(counters)))
+    accesses, loaded = _accesses(loads, reads)
+    if len(accesses) > ACCESSES:
+        raise InputError(f"the bench carries out {ACCESSES} accesses, not {len(accesses)}")
+    steps = _step_items(job.steps)
+    images = {}
+    if job.hbm is not None:
+        if len(job.hbm) * 32 > params.config.store_bytes:
+            raise InputError(
+                f"HBM holds {params.config.store_bytes} bytes, not {32 * len(job.hbm)}"
+            )
+        images = {"hbm": job.hbm, "hbm.ecc": check_bytes(job.hbm)}
+    orders = pack(
+        TileControl.as_shape(),
+        {"kind": [ControlKind.START.value, ControlKind.STOP.value], "pc": [job.start_pc, 0]},
+        2,
+    )
+    bench = BenchJob(
+        inputs={"accesses": accesses, "steps": steps, "control": orders},
+        outputs={
+            "answers": (len(accesses), word_bytes(TileAnswer.as_shape())),
+            "events": (EVENTS, word_bytes(TileEvent.as_shape())),
+        },
+        pauses=job.pauses,
+        timeout_clocks=job.timeout_clocks,
+        images=images,
+        test_module="pequin_tb.tile.play",
+        extra={
+            "loaded": loaded,
+            "events": job.events,
+            "flips": {name: list(value) for name, value in job.flips.items()},
+            "stop_after": job.stop_after,
+            "hbm_pauses": job.hbm_pauses.packed() if job.hbm_pauses else None,
+        },
+    )
+    if design is None:
+        design = tile_bench(params, memory_pauses=job.hbm_pauses is not None)
+    run = bench.run(design, waves=waves, **options)
+    return _collect(run, loads, reads, loaded, counters)
+
+
+def _loads(params: TileParams, job: TileJob) -> list[tuple[Memory, int, Beats]]:
+    program = np.asarray(job.program, np.uint64)
+    if len(program) > params.config.program_words:
+        raise InputError(
+            f"the program memory holds {params.config.program_words} instructions, not "
+            f"{len(program)}"
+        )
+    padded = np.zeros(-(-len(program) // 4) * 4, "<u8")
+    padded[: len(program)] = program
+    settings = np.zeros((1, 32), np.uint8)
+    settings[0, :8] = np.array([job.watchdog, REFRESH[job.refresh]], "<u4").view(np.uint8)
+    return [
+        (Memory.REGISTERS, SETTINGS_BEAT, settings),
+        (Memory.PROGRAM, 0, padded.view(np.uint8).reshape(-1, 32)),
+        *job.loads,
+    ]
+
+
+def _accesses(
+    loads: Sequence[tuple[Memory, int, Beats]], reads: Mapping[Memory, tuple[int, int]]
+) -> tuple[Words, int]:
+    layout = TileAccess.as_shape()
+    parts = [
+        pack(
+            layout,
+            {
+                "memory": memory.value,
+                "write": 1,
+                "address": base + np.arange(len(beats)),
+                "data": beats,
+            },
+            len(beats),
+        )
+        for memory, base, beats in loads
+    ]
+    loaded = sum(len(part) for part in parts)
+    parts += [
+        pack(layout, {"memory": memory.value, "address": base + np.arange(count)}, count)
+        for memory, (base, count) in reads.items()
+    ]
+    return np.concatenate(parts), loaded
+
+
+def _step_items(steps: Sequence[Sequence[Step]]) -> Words:
+    rows = []
+    for columns in steps:
+        for number, column in enumerate(columns):
+            rows += [(0, number, f, value) for f, value in enumerate(column.fields())]
+        rows.append((1, 0, COUNT_FIELD, len(columns)))
+    table = np.array(rows, np.int64).reshape(-1, 4)
+    names = ("commit", "column", "field", "value")
+    assert not steps or len(steps[0][0].fields()) == TABLE_FIELDS
+    fields = {name: table[:, i] for i, name in enumerate(names)}
+    return pack(StepItem.as_shape(), fields, len(table))
+
+
+def _collect(
+    run: BenchRun,
+    loads: Sequence[tuple[Memory, int, Beats]],
+    reads: Mapping[Memory, tuple[int, int]],
+    loaded: int,
+    counters: Sequence[str],
+) -> TileRun:
+    result = run.simulation.result
+    words = run.recorded["answers"]
+    data, errors = words[:, 1:33], words[:, 0].tolist()
+    assert word_bytes(TileAnswer.as_shape()) == 33
+    at = loaded
+    memories = {}
+    for memory, (_, count) in reads.items():
+        memories[memory] = data[at : at + count]
+        at += count
+    registers = memories[Memory.REGISTERS]
+    status = np.ascontiguousarray(registers[STATUS_BEAT]).view("<u4")
+    counts = np.ascontiguousarray(registers[COUNTER_BEAT:]).view("<u8").ravel()
+    return TileRun(
+        events=_events(run.recorded["events"]),
+        clocks=result["clocks"],
+        memories=memories,
+        counters={name: int(counts[i]) for i, name in enumerate(counters)},
+        status={name: int(status[i]) for i, name in enumerate(STATUS)},
+        semaphores=registers[SEMAPHORE_BEAT].tolist(),
+        answers=errors,
+        bench=run,
+    )
+
+
+def _events(words: Words) -> list[Event]:
+    leaves = unpack(TileEvent.as_shape(), words)
+    names = ("kind", "unit", "code", "pc", "value", "detail", "stamp")
+    return [
+        Event(EventKind(kind).name.lower(), UnitId(unit).name.lower(), *(int(v) for v in rest))
+        for kind, unit, *rest in zip(*(leaves[n] for n in names), strict=True)
+    ]
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error code in lower case."""
+    return ErrorCode(code).name.lower()
