@@ -81,18 +81,20 @@ def test_ranges_of_immediates(name, imm, legal):
 
 
 # Copied from docs/isa.md: unit, word, field, lowest bit, width.
-MODE = "format two_planes scaled paired sink select_first select_last source".split()
+MODE = ["format", "two_planes", "scaled", "paired", "sink", "select_first", "select_last", "source"]
 FIELDS = [("mac", 0, name, bit, 1) for bit, name in enumerate(MODE)]
 FIELDS += [
     ("mac", word, name, 0, 32)
-    for word, name in enumerate("last_block last_row first_row last_vector base".split(), 1)
+    for word, name in enumerate(["last_block", "last_row", "first_row", "last_vector", "base"], 1)
 ]
 FIELDS += [("stream", 0, "address", 0, 32), ("stream", 1, "beats", 0, 32)]
 FIELDS += [
-    ("kv", word, name, 0, 32) for word, name in enumerate("kind address step rows blocks".split())
+    ("kv", word, name, 0, 32)
+    for word, name in enumerate(["kind", "address", "step", "rows", "blocks"])
 ]
 FIELDS += [
-    ("dma", word, name, 0, 32) for word, name in enumerate("kind source dst count step".split())
+    ("dma", word, name, 0, 32)
+    for word, name in enumerate(["kind", "source", "dst", "count", "step"])
 ]
 VECTOR = """
 0 op 3 0|0 function 5 4|0 factor 7 6|0 source 9 8|0 store 10 10|0 quantize 12 11|0 paired 13 13
