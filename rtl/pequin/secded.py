@@ -16,7 +16,7 @@ from pequin.ram import Ram
 READ_CLOCKS = 2
 """Clocks from `read_en` to `read_valid`."""
 
-CORRECTED_BITS = 32
+REPAIRS_BITS = 32
 """Width of the count of corrected beats."""
 
 _WORDS = BEAT_BITS // WORD_BITS
@@ -44,10 +44,10 @@ class EccRam(wiring.Component):
     read_en, read_addr
         Read a beat.
     read_valid, read_data, read_from
-        A beat, corrected, and its address; zeros when `double` is set.
-    single, double
+        A beat, corrected, and its address; zeros when `failed` is set.
+    repaired, failed
         With `read_valid`: a single-bit error was corrected; there is an error that cannot be.
-    corrected : Out(32)
+    repairs : Out(32)
         Beats read with a single-bit error since reset.
     write_en, write_addr, write_data
         Write a beat.
@@ -65,9 +65,9 @@ class EccRam(wiring.Component):
     read_valid: Any
     read_data: Any
     read_from: Any
-    single: Any
-    double: Any
-    corrected: Any
+    repaired: Any
+    failed: Any
+    repairs: Any
     write_en: Any
     write_addr: Any
     write_data: Any
@@ -85,9 +85,9 @@ class EccRam(wiring.Component):
                 "read_valid": Out(1),
                 "read_data": Out(BEAT_BITS),
                 "read_from": Out(address),
-                "single": Out(1),
-                "double": Out(1),
-                "corrected": Out(CORRECTED_BITS),
+                "repaired": Out(1),
+                "failed": Out(1),
+                "repairs": Out(REPAIRS_BITS),
                 "write_en": In(1),
                 "write_addr": In(address),
                 "write_data": In(BEAT_BITS),
@@ -131,8 +131,8 @@ class EccRam(wiring.Component):
             syndromes.eq(encode_beat(ram.read_data[:BEAT_BITS]) ^ ram.read_data[BEAT_BITS:]),
         ]
         self._repair(m, raw, syndromes)
-        with m.If(self.single):
-            m.d.sync += self.corrected.eq(self.corrected + 1)
+        with m.If(self.repaired):
+            m.d.sync += self.repairs.eq(self.repairs + 1)
         return m
 
     def _repair(self, m: Module, raw: Signal, syndromes: Signal) -> None:
@@ -148,10 +148,10 @@ class EccRam(wiring.Component):
             words.append(raw.word_select(Const(index, 2), WORD_BITS) ^ flips)
             singles.append(known)
             doubles.append(syndrome.any() & ~known)
-        failed = Signal()
+        lost = Signal()
         m.d.comb += [
-            failed.eq(Cat(doubles).any()),
-            self.double.eq(self.read_valid & failed),
-            self.single.eq(self.read_valid & Cat(singles).any() & ~failed),
-            self.read_data.eq(Mux(failed, 0, Cat(words))),
+            lost.eq(Cat(doubles).any()),
+            self.failed.eq(self.read_valid & lost),
+            self.repaired.eq(self.read_valid & Cat(singles).any() & ~lost),
+            self.read_data.eq(Mux(lost, 0, Cat(words))),
         ]
