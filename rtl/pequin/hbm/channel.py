@@ -25,7 +25,7 @@ class HbmChannel(wiring.Component):
 
     Members
     -------
-    port, refresh, ecc_event, ecc_event_valid, causes, events, refresh_late, broken_rule
+    port, refresh, ecc_event, ecc_event_valid, causes, events, refresh_late, broken_rule, clear
         As `HbmController`.
     flip, fault
         As `HbmDevice`.
@@ -45,6 +45,7 @@ class HbmChannel(wiring.Component):
                 "events": Out(COUNTER_BITS).array(len(EVENTS)),
                 "refresh_late": Out(1),
                 "broken_rule": In(5),
+                "clear": In(1),
                 "flip": In(BEAT_BITS + CHECK_BITS),
                 "fault": Out(1),
                 "row": Out(RowCommand),
@@ -69,6 +70,7 @@ class HbmChannel(wiring.Component):
         m.d.comb += [
             controller.refresh.eq(self.refresh),
             controller.broken_rule.eq(self.broken_rule),
+            controller.clear.eq(self.clear),
             device.flip.eq(self.flip),
             self.ecc_event.eq(controller.ecc_event),
             self.ecc_event_valid.eq(controller.ecc_event_valid),

@@ -1,6 +1,6 @@
 """The memory controller of one pseudo-channel: requests in, commands and data out."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -96,6 +96,8 @@ class HbmController(wiring.Component):
         A refresh interval ended with a bank not refreshed; stays set.
     broken_rule
         Test only, see `HbmConfig.test_rules`; leave it at zero.
+    clear
+        Set `causes` and `events` to zero.
     """
 
     def __init__(self, config: HbmConfig) -> None:
@@ -111,6 +113,7 @@ class HbmController(wiring.Component):
                 "events": Out(COUNTER_BITS).array(len(EVENTS)),
                 "refresh_late": Out(1),
                 "broken_rule": In(5),
+                "clear": In(1),
             }
         )
 
@@ -130,7 +133,8 @@ class HbmController(wiring.Component):
         m.submodules.queue = self._queue = WriteQueue(config)
         m.submodules.turns = self._turns = Turns(config)
         m.submodules.admission = self._admission = Admission(config)
-        m.submodules.causes = self._causes = CauseCounters(config)
+        self._causes = CauseCounters(config)
+        m.submodules.causes = ResetInserter(self.clear)(self._causes)
         self._row = Signal(row_layout(config))
         self._elaborate_flags(m)
         self._elaborate_admission(m)
