@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Array, Cat, Module, ResetInserter, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
@@ -17,7 +17,6 @@ from pequin.harness.pauses import PauseControl, Pauser
 from pequin.hbm.channel import HbmChannel
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.timing import HbmGeometry
-from pequin.hbm.types import HbmPort
 from pequin.kv.buffer import KvBuffer
 from pequin.mac.array import MacArray
 from pequin.move.dma import DmaUnit

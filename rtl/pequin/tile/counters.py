@@ -26,7 +26,7 @@ CAUSE_GROUPS: dict[str, type[enum.Enum]] = {
     "vector": LaneCause,
     "dma": DmaCause,
 }
-"""Groups of causes. In every clock one cause of each group counts, so that their sum is `clocks`."""
+"""Groups of causes. In every clock one cause of each group counts: their sum is `clocks`."""
 
 BEAT_COUNTERS = ("mac.payload_beats",)
 """Counters that may grow by more than one in a clock."""
