@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,18 +24,18 @@ from pequin.move.stream_engine import StreamEngine
 from pequin.move.weight_fifo import WeightFifo
 from pequin.streams import connect_streams
 from pequin.tile.arbiter import AccessArbiter
-from pequin.tile.counters import CAUSE_GROUPS, TileCounters, counter_names
+from pequin.tile.counters import TileCounters, counter_names
 from pequin.tile.events import EventMerge
 from pequin.tile.guard import ReadGuard
 from pequin.tile.inside import ActivationAccess, ScalarAccess
 from pequin.tile.mac_commands import MacCommands
 from pequin.tile.registers import Registers, register_beats
 from pequin.tile.router import HostRouter
-from pequin.tile.stop import FaultSource, Starter, Stopper, Watchdog
+from pequin.tile.stop import Starter
+from pequin.tile.supervisor import Supervisor
 from pequin.tile.types import (
     COMMAND_WORDS,
     STAMP_BITS,
-    ErrorCode,
     StepItem,
     TileAccess,
     TileAnswer,
@@ -46,6 +46,7 @@ from pequin.tile.types import (
 from pequin.tile.vector_commands import VectorCommands
 from pequin.tile.weights import WeightSelect
 from pequin.vector import VectorUnit
+from pequin.vector.unit import LaneCause
 
 __all__ = ["TileCore", "counter_names"]
 
@@ -54,8 +55,6 @@ QUEUED = tuple(COMMAND_WORDS)
 
 STATE_BITS = 5
 """Bits of `TileCore.state`."""
-
-_SEQ, _SEMAPHORES, _FIFO, _PROGRAM, _WATCHDOG, _STOP = range(6)
 
 
 def tile_hbm(params: TileParams) -> HbmConfig:
@@ -145,7 +144,7 @@ class TileCore(wiring.Component):
         self._elaborate_vector(m)
         self._elaborate_hbm(m)
         self._elaborate_host(m)
-        self._elaborate_faults(m)
+        self._elaborate_supervisor(m)
         self._elaborate_events(m)
         self._elaborate_state(m)
         self._elaborate_counters(m)
@@ -354,111 +353,50 @@ class TileCore(wiring.Component):
             self._hbm.refresh.eq(self._registers.refresh),
         ]
 
-    def _elaborate_faults(self, m: Module) -> None:
-        """Gather the faults; the first one stops the tile."""
-        queues = self._queues
-        unit_faults = {
+    def _elaborate_supervisor(self, m: Module) -> None:
+        """Gather what the units tell; the first fault stops the tile."""
+        m.submodules.supervisor = self._supervisor = supervisor = Supervisor()
+        sequencer, queues = self._sequencer, self._queues
+        vector = self._vector_commands
+        faults = {
+            UnitId.SEQ: (sequencer.fault, sequencer.fault_valid),
             UnitId.MAC: (self._mac_commands.fault, self._mac_commands.fault_valid),
             UnitId.STREAM: (self._stream.fault, self._stream.fault_valid),
             UnitId.KV: (self._kv.fault, self._kv.fault_valid),
-            UnitId.VECTOR: (self._vector_commands.fault[0], self._vector_commands.fault_valid[0]),
-            UnitId.DRAIN: (self._vector_commands.fault[1], self._vector_commands.fault_valid[1]),
+            UnitId.VECTOR: (vector.fault[0], vector.fault_valid[0]),
+            UnitId.DRAIN: (vector.fault[1], vector.fault_valid[1]),
             UnitId.DMA: (self._dma.fault, self._dma.fault_valid),
         }
-        sources = [
-            (UnitId.SEQ, self._sequencer.pc, self._sequencer.fault, self._sequencer.fault_valid),
-            *((unit, queues[unit].pc, *unit_faults[unit]) for unit in QUEUED),
-            (UnitId.MAC, queues[UnitId.MAC].pc, self._fifo.fault, self._fifo.fault_valid),
-            (
-                UnitId.SEQ,
-                self._sequencer.pc,
-                self._program.fault,
-                self._program.fault_valid & self._sequencer.running,
-            ),
-        ]
-        m.submodules.stopper = self._stopper = stopper = Stopper(sources=len(sources) + 3)
-        for number, (unit, pc, fault, valid) in enumerate(sources):
-            m.d.comb += [
-                stopper.source[number].unit.eq(unit),
-                stopper.source[number].pc.eq(pc),
-                stopper.source[number].fault.eq(fault),
-                stopper.source_valid[number].eq(valid),
-            ]
-        self._overflow_fault(m, len(sources))
-        self._watchdog_fault(m, len(sources) + 1)
+        for unit, (fault, valid) in faults.items():
+            report, user = supervisor.report[unit.value], queues.get(unit, sequencer)
+            m.d.comb += [report.fault.eq(fault), report.fault_valid.eq(valid)]
+            for name in ("pc", "signal_pc", "pending", "waiting", "waiting_for", "moved"):
+                m.d.comb += getattr(report, name).eq(getattr(user, name))
+        semaphores = self._semaphores
+        arrived = [g.port.read_data.valid & g.port.read_data.ready for g in self._guards]
+        lanes_busy = self._vector.cause == LaneCause.BUSY
         m.d.comb += [
-            stopper.source[len(sources) + 2].eq(self._starter.stop),
-            stopper.source_valid[len(sources) + 2].eq(self._starter.stop_valid),
-            stopper.drained.eq(Cat(guard.idle for guard in self._guards).all()),
-            self._freeze.eq(stopper.freeze),
-            self._clear.eq(stopper.clear),
+            supervisor.fifo_fault.eq(self._fifo.fault),
+            supervisor.fifo_fault_valid.eq(self._fifo.fault_valid),
+            supervisor.program_fault.eq(self._program.fault),
+            supervisor.program_fault_valid.eq(self._program.fault_valid & sequencer.running),
+            supervisor.overflow.eq(semaphores.overflow),
+            supervisor.overflow_unit.eq(semaphores.overflow_unit),
+            supervisor.overflow_number.eq(semaphores.overflow_number),
+            supervisor.stop.eq(self._starter.stop),
+            supervisor.stop_valid.eq(self._starter.stop_valid),
+            supervisor.moved.eq(Cat(*arrived, self._mac.beats, lanes_busy).any()),
+            supervisor.limit.eq(self._registers.watchdog),
+            supervisor.drained.eq(Cat(guard.idle for guard in self._guards).all()),
+            self._freeze.eq(supervisor.freeze),
+            self._clear.eq(supervisor.clear),
         ]
-
-    def _overflow_fault(self, m: Module, number: int) -> None:
-        source, semaphores = self._stopper.source[number], self._semaphores
-        users = (self._sequencer, *(self._queues[unit] for unit in QUEUED))
-        places = Array(user.signal_pc for user in users)
-        m.d.comb += [
-            source.unit.eq(semaphores.overflow_unit),
-            source.pc.eq(places[semaphores.overflow_unit]),
-            source.fault.code.eq(ErrorCode.SEMAPHORE),
-            source.fault.detail.eq(semaphores.overflow_number),
-            self._stopper.source_valid[number].eq(semaphores.overflow),
-        ]
-
-    def _watchdog_fault(self, m: Module, number: int) -> None:
-        """Name the unit that waits for a semaphore, or else one that has work."""
-        m.submodules.watchdog = watchdog = Watchdog()
-        sequencer, queues = self._sequencer, self._queues
-        pending = Cat(queue.pending for queue in queues.values()).any()
-        moved = [queue.moved for queue in queues.values()]
-        moved += [sequencer.moved, self._mac.beats.any(), self._vector_moved(m)]
-        moved += [guard.port.read_data.valid & guard.port.read_data.ready for guard in self._guards]
-        self._pending = Signal(name="units_pending")
-        self._blocked = Signal(name="events_blocked")
-        m.d.comb += [
-            self._pending.eq(pending),
-            watchdog.active.eq(
-                ((sequencer.running & ~sequencer.stepping) | pending)
-                & ~self._blocked
-                & ~self._freeze
-            ),
-            watchdog.moved.eq(Cat(moved).any()),
-            watchdog.limit.eq(self._registers.watchdog),
-        ]
-        place: Any = Signal(FaultSource, name="stuck")
-        m.d.comb += [
-            place.unit.eq(UnitId.SEQ),
-            place.pc.eq(sequencer.pc),
-            place.fault.detail.eq(0xFFFFFFFF),
-        ]
-        for unit, queue in reversed(queues.items()):
-            with m.If(queue.pending):
-                m.d.comb += [place.unit.eq(unit), place.pc.eq(queue.pc)]
-        for unit, user in reversed((*((u, q) for u, q in queues.items()), (UnitId.SEQ, sequencer))):
-            with m.If(user.waiting):
-                m.d.comb += [
-                    place.unit.eq(unit),
-                    place.pc.eq(user.pc),
-                    place.fault.detail.eq(user.waiting_for),
-                ]
-        m.d.comb += [
-            place.fault.code.eq(ErrorCode.WATCHDOG),
-            self._stopper.source[number].eq(place),
-            self._stopper.source_valid[number].eq(watchdog.bite),
-        ]
-
-    def _vector_moved(self, m: Module) -> Signal:
-        """Return whether the vector unit issued a row."""
-        moved = Signal(name="vector_moved")
-        m.d.comb += moved.eq(self._vector.cause == CAUSE_GROUPS["vector"]["BUSY"])
-        return moved
 
     def _elaborate_events(self, m: Module) -> None:
         m.submodules.merge = merge = EventMerge(sources=5)
         for number, source in enumerate(
             (
-                self._stopper.event,
+                self._supervisor.event,
                 self._mac_commands.tokens,
                 self._vector_commands.tokens,
                 self._sequencer.events,
@@ -467,24 +405,30 @@ class TileCore(wiring.Component):
         ):
             connect_streams(m, source, merge.source[number])
         connect_streams(m, merge.output, wiring.flipped(self.events))
-        m.d.comb += [merge.stamp.eq(self._stamp), self._blocked.eq(merge.blocked)]
+        m.d.comb += [merge.stamp.eq(self._stamp), self._supervisor.held_up.eq(merge.blocked)]
 
     def _elaborate_state(self, m: Module) -> None:
         """Tell the host what the tile is doing."""
-        sequencer, stopper = self._sequencer, self._stopper
+        sequencer, supervisor = self._sequencer, self._supervisor
         failed = Signal()
         with m.If(self._start):
             m.d.sync += failed.eq(0)
         with m.Elif(self._freeze):
             m.d.sync += failed.eq(1)
-        last = stopper.last
+        last = supervisor.last
         waiting = Cat(sequencer.waiting, *(queue.waiting for queue in self._queues.values()))
         m.d.comb += [
             self.state.eq(
-                Cat(sequencer.running, self._freeze, self._pending, sequencer.stepping, failed)
+                Cat(
+                    sequencer.running,
+                    self._freeze,
+                    supervisor.pending,
+                    sequencer.stepping,
+                    failed,
+                )
             ),
             self._starter.running.eq(sequencer.running),
-            self._starter.pending.eq(self._pending),
+            self._starter.pending.eq(supervisor.pending),
             self._starter.frozen.eq(self._freeze),
         ]
         words = (
