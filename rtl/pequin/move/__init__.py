@@ -1,0 +1,1 @@
+"""Moving beats from HBM: the stream engine, the weight FIFO and the DMA unit."""
