@@ -167,7 +167,7 @@ class StreamEngine(wiring.Component):
         m.d.sync += [
             self.done.eq(output.valid & output.ready & final),
             self.fault_valid.eq(lost | empty),
-            self.fault.detail.eq(address + Mux(lost & ~outside, came, 0)),
+            self.fault.detail.eq(address + Mux(outside, 0, came)),
         ]
         with m.If(empty):
             m.d.sync += self.fault.code.eq(ErrorCode.COMMAND)
