@@ -1,0 +1,32 @@
+"""The golden machine: executes a program in program order, bit for bit; docs/golden_machine.md.
+
+It shares no arithmetic and no layout code with the hardware.
+"""
+
+from pequin_sim.machine.events import (
+    Column,
+    ErrorCode,
+    Event,
+    EventKind,
+    ProgramError,
+    RaceError,
+    Step,
+)
+from pequin_sim.machine.machine import CommandRecord, Machine, Result
+from pequin_sim.machine.races import Access, Race, Range
+
+__all__ = [
+    "Access",
+    "Column",
+    "CommandRecord",
+    "ErrorCode",
+    "Event",
+    "EventKind",
+    "Machine",
+    "ProgramError",
+    "Race",
+    "RaceError",
+    "Range",
+    "Result",
+    "Step",
+]
