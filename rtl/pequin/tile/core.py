@@ -257,7 +257,7 @@ class TileCore(wiring.Component):
         connect_streams(m, mac.selected, self._mac_commands.selected)
         m.d.comb += [
             weights.kv_last.eq(self._kv.output_last),
-            self._stream.level.eq(self._fifo.level),
+            self._stream.room.eq(self._fifo.room),
             self._fifo.flip.eq(self.flip_fifo),
             self._kv.flip.eq(self.flip_kv),
         ]
@@ -278,6 +278,8 @@ class TileCore(wiring.Component):
         connect_streams(m, dma.kv_request, self._kv.dma_request)
         connect_streams(m, self._kv.dma_data, dma.kv_data)
         m.d.comb += [
+            dma.written.eq(vector.access.ready),
+            dma.token_blocks.eq(self._kv.token_blocks),
             self._activations.busy.eq(self._queues[UnitId.MAC].pending),
             self._activations.peeked.eq(self._mac.peeked),
             self._mac.peek.eq(self._activations.peek),
