@@ -98,7 +98,7 @@ def inverse_rms(x: Noisy, epsilon: float) -> Noisy:
     n = x.value.size
     mean = float(np.mean(x.value**2)) + epsilon
     variance = float(np.sum(x.value**2 * x.variance)) / (n * mean) ** 2 / mean
-    return Noisy(np.float64(mean**-0.5), np.float64(variance))
+    return Noisy(np.asarray(mean**-0.5), np.asarray(variance))
 
 
 def product(a: Noisy, b: Noisy) -> Noisy:
