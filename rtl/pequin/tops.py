@@ -46,6 +46,30 @@ def _vector_unit(params: TileParams) -> wiring.Component:
     return VectorUnit(params)
 
 
+def _stream_engine(params: TileParams) -> wiring.Component:
+    from pequin.move.stream_engine import StreamEngine
+
+    return StreamEngine(params)
+
+
+def _weight_fifo(params: TileParams) -> wiring.Component:
+    from pequin.move.weight_fifo import WeightFifo
+
+    return WeightFifo(params)
+
+
+def _dma_unit(params: TileParams) -> wiring.Component:
+    from pequin.move.dma import DmaUnit
+
+    return DmaUnit(params)
+
+
+def _kv_buffer(params: TileParams) -> wiring.Component:
+    from pequin.kv.buffer import KvBuffer
+
+    return KvBuffer(params)
+
+
 def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
     def build(params: TileParams) -> wiring.Component:
         import pequin.fp32
@@ -63,6 +87,10 @@ TOPS: dict[str, Callable[[TileParams], wiring.Component]] = {
     "hbm-controller": _hbm_controller,
     "hbm-bram": _hbm_bram,
     "vector-unit": _vector_unit,
+    "stream-engine": _stream_engine,
+    "weight-fifo": _weight_fifo,
+    "dma-unit": _dma_unit,
+    "kv-buffer": _kv_buffer,
     "fp32-add": _fp32("FloatAdd"),
     "fp32-mul": _fp32("FloatMul"),
     "fp32-max": _fp32("FloatMax"),
