@@ -55,8 +55,8 @@ class KvBuffer(wiring.Component):
     command : In(stream of unit_words(UnitId.KV))
     writes : In(stream of kv_write())
         From the vector unit.
-    output : Out(stream of weight_beats()), last : Out(1)
-        Keys and values; `last` marks a command's last transfer.
+    output : Out(stream of weight_beats()), output_last : Out(1)
+        Keys and values; `output_last` marks a command's last transfer.
     dma_request : In(stream of 32-bit beat addresses), dma_data : Out(stream of beat_answer())
     access : In(stream of beat_access()), answer : Out(stream of beat_answer())
         The host's.
@@ -77,7 +77,7 @@ class KvBuffer(wiring.Component):
     command: Any
     writes: Any
     output: Any
-    last: Any
+    output_last: Any
     dma_request: Any
     dma_data: Any
     access: Any
@@ -98,7 +98,7 @@ class KvBuffer(wiring.Component):
                 "command": In(stream.Signature(unit_words(UnitId.KV))),
                 "writes": In(stream.Signature(kv_write())),
                 "output": Out(stream.Signature(weight_beats())),
-                "last": Out(1),
+                "output_last": Out(1),
                 "dma_request": In(stream.Signature(32)),
                 "dma_data": Out(stream.Signature(beat_answer())),
                 "access": In(stream.Signature(beat_access())),
@@ -140,7 +140,7 @@ class KvBuffer(wiring.Component):
             reader.active.eq(walker.active),
             reader.hold.eq(walker.hold),
             self.token_blocks.eq(walker.token_blocks),
-            self.last.eq(reader.last),
+            self.output_last.eq(reader.output_last),
             self.done.eq(reader.done),
             self.cause.eq(reader.cause),
             self.beats.eq(reader.beats),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -142,7 +142,7 @@ class KvIntake(wiring.Component):
             self.fault.detail.eq(writes.payload.address),
         ]
 
-    def _place(self, m: Module, accept: Signal) -> Signal:
+    def _place(self, m: Module, accept: Signal) -> Value:
         """Register the places of the item that is offered; return whether it has none."""
         given, blocks = self.writes.payload, self.token_blocks
         row, granule = Signal(range(MAX_ROWS + 1)), Signal(KV_ADDRESS_BITS)

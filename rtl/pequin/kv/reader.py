@@ -44,8 +44,8 @@ class KvReader(wiring.Component):
         As `KvWalker`.
     want : Out(2), row : Out.array(2); granted : In(2); data, failed : In
         To the banks.
-    output : Out(stream of weight_beats()), last : Out(1)
-        `last` marks a command's last transfer.
+    output : Out(stream of weight_beats()), output_last : Out(1)
+        `output_last` marks a command's last transfer.
     done : Out(1), fault : Out(UnitFault), fault_valid : Out(1)
     cause : Out(KvCause)
     beats : Out(2)
@@ -61,7 +61,7 @@ class KvReader(wiring.Component):
     data: Any
     failed: Any
     output: Any
-    last: Any
+    output_last: Any
     done: Any
     fault: Any
     fault_valid: Any
@@ -81,7 +81,7 @@ class KvReader(wiring.Component):
                 "data": In(BEAT_BITS).array(BANKS),
                 "failed": In(BANKS),
                 "output": Out(stream.Signature(weight_beats())),
-                "last": Out(1),
+                "output_last": Out(1),
                 "done": Out(1),
                 "fault": Out(UnitFault),
                 "fault_valid": Out(1),
@@ -107,7 +107,7 @@ class KvReader(wiring.Component):
         self._count(m, queue)
         m.d.comb += [
             queue.w_en.eq(push),
-            Cat(self.output.payload.as_value(), self.last).eq(queue.r_data),
+            Cat(self.output.payload.as_value(), self.output_last).eq(queue.r_data),
             self.output.valid.eq(queue.r_rdy),
             queue.r_en.eq(self.output.ready),
         ]
