@@ -8,6 +8,9 @@ with the hardware.
 21475885071
 """
 
+from pequin_sim.isa.assembler import assemble
+from pequin_sim.isa.checks import check_program
+from pequin_sim.isa.disassembler import disassemble, instruction_text
 from pequin_sim.isa.instructions import (
     BRANCHES,
     MNEMONICS,
@@ -21,6 +24,7 @@ from pequin_sim.isa.instructions import (
     encode,
     is_legal,
 )
+from pequin_sim.isa.listing import listing
 from pequin_sim.isa.units import (
     COLUMNS_FIELD,
     COUNT_REGISTER,
@@ -66,11 +70,16 @@ __all__ = [
     "LaunchWord",
     "Program",
     "SourceLine",
+    "assemble",
+    "check_program",
     "count_register",
     "decode",
+    "disassemble",
     "encode",
     "field_value",
+    "instruction_text",
     "is_legal",
+    "listing",
     "pack_word",
     "register_exists",
     "stride_register",

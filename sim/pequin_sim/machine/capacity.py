@@ -100,6 +100,12 @@ class Capacity:
             UNITS["dma"]: self._dma,
         }
 
+    def start(self) -> None:
+        """Let the units finish, then set the semaphores to zero, as a start does."""
+        while any([self._work(unit) for unit in self._queues]):
+            pass
+        self._counts = [0] * SEMAPHORES
+
     def set(self, unit: int, pc: int) -> None:
         """Append a register's value to a unit's queue."""
         self._append(unit, _Item(pc, deque()))

@@ -115,8 +115,9 @@ class RaceError(ProgramError):
 
 
 class Fault(Exception):  # noqa: N818  (not an error of the machine, but of the program it runs)
-    """An error that the tile reports by an event."""
+    """An error that the tile reports by an event; `unit` is None for who executes."""
 
     def __init__(self, code: ErrorCode, detail: int) -> None:
         super().__init__(f"{code.name} {detail:#x}")
         self.code, self.detail = code, detail & 0xFFFFFFFF
+        self.unit: str | None = None

@@ -52,8 +52,10 @@ def kv(state: State, words: Words, pc: int) -> Effects:
     tall = kind == 1 and rows > MAX_BLOCKS * BLOCK
     if kind > 2 or rows == 0 or not 1 <= last <= limit or tall:
         return _impossible(words)
-    if (address | step) % 8:
-        return Effects(fault=Fault(ErrorCode.KV_ADDRESS, address if address % 8 else step))
+    count = last if kind == 1 else -(-rows // BLOCK)
+    misaligned = _misaligned(address, step, count)
+    if misaligned is not None:
+        return Effects(fault=Fault(ErrorCode.KV_ADDRESS, misaligned))
     places = _keys(state, words) if kind == 0 else _values(state, words)
     outside = np.flatnonzero(places >= len(state.kv))
     if len(outside):
@@ -61,6 +63,13 @@ def kv(state: State, words: Words, pc: int) -> Effects:
     product = WeightBeats(UNITS["kv"], pc, beats=state.kv[places])
     state.kv_beats.append(product)
     return Effects(reads=_kv_reads(kind, places, rows * last), product=product)
+
+
+def _misaligned(address: int, step: int, count: int) -> int | None:
+    """Return the first of a command's granules that is not at a multiple of 8 beats."""
+    if address % 8:
+        return address
+    return (address + step) & 0xFFFFFFFF if step % 8 and count > 1 else None
 
 
 def granules(state: State, address: int, step: int, count: int) -> npt.NDArray[np.int64]:
@@ -145,8 +154,8 @@ def _blocks(state: State, data: Beats, count: int, pc: int) -> QuantizedBlocks:
 
 def _scales(state: State, source: int, target: int, count: int, step: int) -> Effects:
     """Write the scales of V as powers of two."""
-    if (source | step) % 8 or not state.kv_blocks:
-        wrong = step if state.kv_blocks and source % 8 == 0 else source
+    wrong = _misaligned(source, step, count) if state.kv_blocks else source
+    if wrong is not None:
         return Effects(fault=Fault(ErrorCode.KV_ADDRESS, wrong))
     places = granules(state, source, step, count) + state.kv_blocks
     outside = np.flatnonzero(places >= len(state.kv))

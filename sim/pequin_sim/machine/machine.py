@@ -219,6 +219,9 @@ class Machine:
         """
         if self._where == "waiting":
             raise InputError("the program is waiting for a STEP: give it one with `step`")
+        self.order.clear_semaphores()
+        if self._capacity:
+            self._capacity.start()
         return self._run(list(steps), start)
 
     def step(self, *steps: Step) -> Result:
@@ -367,6 +370,7 @@ class Machine:
             )
         )
         if effects.fault is not None:
+            effects.fault.unit = effects.fault_unit
             raise effects.fault
         for semaphore in signals:
             self._signal(unit, semaphore, pc)
@@ -412,7 +416,8 @@ class Machine:
             self._hook(record, self)
 
     def _fail(self, fault: Fault, unit: str, pc: int) -> None:
-        event = Event(EventKind.ERROR, unit, int(fault.code), pc, detail=fault.detail)
+        who = fault.unit or unit
+        event = Event(EventKind.ERROR, who, int(fault.code), pc, detail=fault.detail)
         self._log.events.append(event)
         self._where = "error"
         self._reset_units()

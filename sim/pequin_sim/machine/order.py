@@ -47,8 +47,12 @@ class Order:
     def __init__(self) -> None:
         self._known: list[Clock] = [[0] * UNITS for _ in range(UNITS)]
         self._count = [0] * UNITS
-        self.semaphores = [Semaphore() for _ in range(SEMAPHORES)]
         self.overflows: list[tuple[int, int, int]] = []
+        self.clear_semaphores()
+
+    def clear_semaphores(self) -> None:
+        """Set all semaphores to zero, as a start does."""
+        self.semaphores = [Semaphore() for _ in range(SEMAPHORES)]
 
     def known(self, unit: int) -> Clock:
         """Return what has completed before anything that `unit` does now."""

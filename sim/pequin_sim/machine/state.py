@@ -80,6 +80,8 @@ class Effects:
         TOKEN events.
     fault
         The error with which it ended; None when it completed.
+    fault_unit
+        The unit that tells the error, if it is another one.
     values
         Its results, for tracing.
     """
@@ -92,6 +94,7 @@ class Effects:
     taken: int = 0
     tokens: list[Event] = field(default_factory=list)
     fault: Fault | None = None
+    fault_unit: str | None = None
     values: npt.NDArray[np.uint32] | None = None
 
 

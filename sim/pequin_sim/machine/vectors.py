@@ -113,7 +113,7 @@ def _execute(state: State, words: Words, unit: int, pc: int) -> Effects:
     assert command is not None
     bad = _kv_fault(state, command)
     if bad is not None:
-        return Effects(fault=bad)
+        return Effects(fault=bad, fault_unit="kv")
     reads, writes = accesses(command)
     effects = Effects(reads=reads, writes=writes)
     if queue:
@@ -187,18 +187,28 @@ def _kv_fault(state: State, c: VectorCommand) -> Fault | None:
     if not c.has_rows or c.quantize not in ("keys", "values"):
         return None
     blocks = state.kv_blocks
-    for v in range(c.vectors):
-        granule = (c.address + v * c.address_step) % KV_ADDRESSES
-        if granule % 8 or not blocks:
-            return Fault(ErrorCode.KV_ADDRESS, granule)
-        room = blocks if c.quantize == "keys" else BLOCK * blocks
-        items = -(-c.length // BLOCK) if c.quantize == "keys" else c.length
-        if items > room:
-            return Fault(ErrorCode.KV_ADDRESS, granule + room)
-        for item in range(items):
-            if max(_kv_places(blocks, c, granule, item)) >= len(state.kv):
-                return Fault(ErrorCode.KV_ADDRESS, granule + item)
+    for granule, address in _kv_addresses(c):
+        number = address - granule
+        if c.quantize == "values":
+            misplaced = granule % 8 != 0 or number >= BLOCK * blocks
+        else:
+            misplaced = number >= blocks
+        if misplaced or _kv_places(blocks, c, granule, number)[0] >= len(state.kv):
+            return Fault(ErrorCode.KV_ADDRESS, address)
     return None
+
+
+def _kv_addresses(c: VectorCommand) -> Iterator[tuple[int, int]]:
+    """Yield the granule and the address of each item, in the order in which the unit writes."""
+    firsts = [(c.address + v * c.address_step) % KV_ADDRESSES for v in range(c.vectors)]
+    if c.quantize == "values":
+        yield from ((first, first + d) for first in firsts for d in range(c.length))
+        return
+    count = -(-c.length // BLOCK)
+    places = [(first + i) % KV_ADDRESSES for first in firsts for i in range(count)]
+    if c.source == "drain":
+        places = [(first + i) % KV_ADDRESSES for i in range(count) for first in firsts]
+    yield from ((place & ~7, place) for place in places)
 
 
 def _kv_places(blocks: int, c: VectorCommand, granule: int, item: int) -> tuple[int, int]:
