@@ -208,6 +208,7 @@ class TileCore(wiring.Component):
                 semaphores.take[number].eq(user.take),
                 semaphores.take_valid[number].eq(user.take_valid),
                 user.taken.eq(semaphores.taken[number]),
+                user.lacks.eq(semaphores.lacks[number]),
                 semaphores.signal[number].eq(user.signal),
                 semaphores.signal_valid[number].eq(user.signal_valid),
             ]
@@ -372,6 +373,9 @@ class TileCore(wiring.Component):
         for unit, (fault, valid) in faults.items():
             report, user = supervisor.report[unit.value], queues.get(unit, sequencer)
             m.d.comb += [report.fault.eq(fault), report.fault_valid.eq(valid)]
+            if user is not sequencer:
+                with m.If(user.fault_valid):
+                    m.d.comb += [report.fault.eq(user.fault), report.fault_valid.eq(1)]
             for name in ("pc", "signal_pc", "pending", "waiting", "waiting_for", "moved"):
                 m.d.comb += getattr(report, name).eq(getattr(user, name))
         semaphores = self._semaphores
@@ -380,8 +384,6 @@ class TileCore(wiring.Component):
         m.d.comb += [
             supervisor.fifo_fault.eq(self._fifo.fault),
             supervisor.fifo_fault_valid.eq(self._fifo.fault_valid),
-            supervisor.program_fault.eq(self._program.fault),
-            supervisor.program_fault_valid.eq(self._program.fault_valid & sequencer.running),
             supervisor.overflow.eq(semaphores.overflow),
             supervisor.overflow_unit.eq(semaphores.overflow_unit),
             supervisor.overflow_number.eq(semaphores.overflow_number),

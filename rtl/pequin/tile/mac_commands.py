@@ -20,9 +20,11 @@ class MacCommands(wiring.Component):
     """Check `mac` commands, hand them to the array, and tell when they have completed.
 
     A command of the top-k sink that emits its registers completes after the last entry has
-    become an event, so that a later DONE event comes after its tokens.
+    become an event, so that a later DONE event comes after its tokens. A command that is refused
+    is told when all before it have completed.
 
-    *Timing*: a command takes two clocks; one is accepted every two clocks.
+    *Timing*: a command reaches `mac` three clocks after it was accepted; one is accepted every
+    four clocks.
 
     Parameters
     ----------
@@ -34,8 +36,7 @@ class MacCommands(wiring.Component):
     command : In(stream of unit_words(UnitId.MAC))
     mac : Out(stream of mac_command(params))
     source : Out(stream of 1 bit)
-        For each command, 1 when its weights come from the KV buffer. It comes with or before the
-        command.
+        For each command, 1 when its weights come from the KV buffer. It comes before the command.
     status : In(stream of mac_status(params))
     selected : In(stream of selected_entry(params))
     tokens : Out(stream of TileEvent)
@@ -80,8 +81,9 @@ class MacCommands(wiring.Component):
         refused, refused_word = Signal(), Signal(32)
         m.submodules.emitting = emitting = fifo.SyncFIFO(width=1, depth=IN_FLIGHT)
         self._issue(m, emitting, refused, refused_word)
-        self._complete(m, emitting, refused, refused_word)
-        self._tell_tokens(m)
+        emitted = Signal()
+        self._complete(m, emitting, emitted, refused, refused_word)
+        self._tell_tokens(m, emitted)
         return m
 
     def _issue(self, m: Module, emitting: Any, refused: Signal, refused_word: Signal) -> None:
@@ -103,8 +105,9 @@ class MacCommands(wiring.Component):
         with m.Elif(~checked):
             m.d.sync += [checked.eq(1), bad.eq(self._impossible(words)), source_sent.eq(0)]
         with m.Elif(bad):
-            m.d.sync += [refused.eq(1), refused_word.eq(words[0])]
-            m.d.sync += [held.eq(0), checked.eq(0)]
+            with m.If(~emitting.r_rdy):
+                m.d.sync += [refused.eq(1), refused_word.eq(words[0])]
+                m.d.sync += [held.eq(0), checked.eq(0)]
         with m.Else():
             with m.If(self.source.ready):
                 m.d.sync += source_sent.eq(1)
@@ -140,17 +143,18 @@ class MacCommands(wiring.Component):
             base + blocks >= c.act_blocks,
         ).any()
 
-    def _complete(self, m: Module, emitting: Any, refused: Signal, refused_word: Signal) -> None:
-        emitted = Signal()
+    def _complete(
+        self, m: Module, emitting: Any, emitted: Signal, refused: Signal, refused_word: Signal
+    ) -> None:
         errors = self.status.payload.errors.as_value()
         m.d.comb += [
             self.status.ready.eq(emitting.r_rdy & (~emitting.r_data | emitted)),
             emitting.r_en.eq(self.status.valid & self.status.ready),
         ]
-        with m.If(emitting.r_en):
-            m.d.sync += emitted.eq(0)
-        with m.Elif(self.selected.valid & self.selected.ready & self.selected.payload.last):
+        with m.If(self.selected.valid & self.selected.ready & self.selected.payload.last):
             m.d.sync += emitted.eq(1)
+        with m.Elif(emitting.r_en & emitting.r_data):
+            m.d.sync += emitted.eq(0)
         failed = emitting.r_en & errors.any()
         row = self.status.payload.error_row
         detail = Mux(failed, Cat(errors, Const(0, 5), row)[:32], refused_word)
@@ -161,7 +165,8 @@ class MacCommands(wiring.Component):
             self.fault.detail.eq(detail),
         ]
 
-    def _tell_tokens(self, m: Module) -> None:
+    def _tell_tokens(self, m: Module, emitted: Signal) -> None:
+        # Entries of the next command wait until the command of the last ones has completed.
         entry, event = self.selected.payload, self.tokens.payload
         m.d.comb += [
             event.kind.eq(EventKind.TOKEN),
@@ -170,6 +175,6 @@ class MacCommands(wiring.Component):
             event.code[8:].eq(entry.vector),
             event.value.eq(entry.index),
             event.detail.eq(entry.value),
-            self.tokens.valid.eq(self.selected.valid & entry.valid),
-            self.selected.ready.eq(self.tokens.ready | ~entry.valid),
+            self.tokens.valid.eq(self.selected.valid & entry.valid & ~emitted),
+            self.selected.ready.eq((self.tokens.ready | ~entry.valid) & ~emitted),
         ]

@@ -33,10 +33,13 @@ BEAT_PORTS = {
 """Memories behind a pair of streams of `beat_access` and `beat_answer`."""
 
 
-class _Mode(enum.Enum, shape=2):
-    ONE = 0
-    READ = 1
-    WRITE = 2
+LASTING = (Memory.PROGRAM, Memory.REGISTERS)
+"""Beat memories that are not cleared with the units."""
+
+
+class _Mode(enum.Enum, shape=1):
+    READ = 0
+    WRITE = 1
 
 
 class HostRouter(wiring.Component):
@@ -46,7 +49,8 @@ class HostRouter(wiring.Component):
     answers before. An access that a clearing of the units cut off is carried out again: nothing
     is lost, and nothing hangs.
 
-    *Timing*: an access reaches its memory two clocks after it was accepted.
+    *Timing*: an access reaches its memory one clock after it was accepted. A write to vector
+    memory is answered after a read of the same place, which tells that it is written.
 
     Parameters
     ----------
@@ -63,7 +67,8 @@ class HostRouter(wiring.Component):
     NAME_access : Out(stream of beat_access()), NAME_answer : In(stream of beat_answer())
         For kv, program, activations, scalars and registers.
     clear : In(1)
-        The units are being cleared; nothing is passed to them.
+        The units are being cleared; nothing is passed to them. Program memory, registers and HBM
+        are not cleared.
     """
 
     accesses: Any

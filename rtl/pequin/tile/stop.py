@@ -148,7 +148,7 @@ class Watchdog(wiring.Component):
     limit : In(32)
         Clocks without movement that are allowed; 0 turns the watchdog off.
     bite : Out(1)
-        Pulse: the limit is exceeded.
+        Pulse: the limit is exceeded; `limit` + 2 clocks after the last movement.
     """
 
     active: Any
@@ -164,11 +164,13 @@ class Watchdog(wiring.Component):
         m = Module()
         still = Signal(32)
         reached = Signal()
+        quiet = self.active & ~self.moved & ~self.bite
+        # The limit may be lowered below what was counted.
         m.d.sync += [
-            reached.eq((still == self.limit) & self.limit.any()),
-            self.bite.eq(reached & ~self.bite & self.active & ~self.moved),
+            reached.eq(quiet & ~reached & (still >= self.limit) & self.limit.any()),
+            self.bite.eq(reached & quiet),
         ]
-        with m.If(self.moved | ~self.active | self.bite):
+        with m.If(~quiet):
             m.d.sync += still.eq(0)
         with m.Elif(~reached):
             m.d.sync += still.eq(still + 1)
@@ -178,8 +180,9 @@ class Watchdog(wiring.Component):
 class Starter(wiring.Component):
     """The host's orders: start, stop, clear the counters.
 
-    A START waits until the units have ended what an earlier program left them; while a program
-    runs it is refused.
+    A START waits until the units have ended what an earlier program left them, and until the tile
+    has stopped; orders after it need not wait. While a program runs, or another START waits, it is
+    refused. A STOP drops the START that waits.
 
     Members
     -------
@@ -225,32 +228,39 @@ class Starter(wiring.Component):
         m = Module()
         control, event = self.control, self.refusal.payload
         order = control.payload
-        started = Signal()
-        wants = control.valid & ~self.frozen
+        waiting, started, refusing = Signal(), Signal(), Signal()
+        refused_pc = Signal(PC_BITS)
         m.d.comb += [
             event.kind.eq(EventKind.ERROR),
             event.code.eq(ErrorCode.BUSY.value),
-            event.pc.eq(order.pc),
-            self.start_pc.eq(order.pc),
+            event.pc.eq(refused_pc),
+            self.refusal.valid.eq(refusing),
             self.stop.unit.eq(UnitId.SEQ),
             self.stop.fault.code.eq(ErrorCode.STOPPED),
+            self.start.eq(waiting & ~self.pending & ~self.frozen & ~self.stop_valid),
         ]
+        m.d.sync += started.eq(self.start)
+        with m.If(self.start | self.stop_valid):
+            m.d.sync += waiting.eq(0)
+        with m.If(self.refusal.ready):
+            m.d.sync += refusing.eq(0)
         with m.Switch(order.kind):
             with m.Case(ControlKind.START):
-                # `running` follows `start` by a clock.
-                with m.If(self.running | started):
-                    m.d.comb += [
-                        self.refusal.valid.eq(wants),
-                        control.ready.eq(self.refusal.ready & ~self.frozen),
-                    ]
-                with m.Elif(~self.pending):
-                    m.d.comb += [self.start.eq(wants), control.ready.eq(~self.frozen)]
+                m.d.comb += control.ready.eq(~self.frozen & ~refusing)
+                with m.If(control.valid & control.ready):
+                    # `running` follows `start` by a clock.
+                    with m.If(self.running | started | waiting):
+                        m.d.sync += [refusing.eq(1), refused_pc.eq(order.pc)]
+                    with m.Else():
+                        m.d.sync += [waiting.eq(1), self.start_pc.eq(order.pc)]
             with m.Case(ControlKind.STOP):
-                m.d.comb += [self.stop_valid.eq(wants), control.ready.eq(~self.frozen)]
+                m.d.comb += [
+                    self.stop_valid.eq(control.valid & ~self.frozen),
+                    control.ready.eq(~self.frozen),
+                ]
             with m.Default():
                 m.d.comb += [
                     self.clear_counters.eq(control.valid & (order.kind == ControlKind.CLEAR)),
                     control.ready.eq(1),
                 ]
-        m.d.sync += started.eq(self.start)
         return m

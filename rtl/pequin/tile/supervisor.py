@@ -52,7 +52,7 @@ class UnitReport(wiring.Signature):
 class Supervisor(wiring.Component):
     """Find the first fault of all units and stop the tile for it.
 
-    A fault of an SRAM counts for the unit that reads it. When nothing moves, the watchdog names
+    When nothing moves, the watchdog names
     the first unit that waits for a semaphore, and that semaphore; without one, the first unit
     that has work.
 
@@ -60,8 +60,8 @@ class Supervisor(wiring.Component):
     -------
     report : In(UnitReport()).array(7)
         By `UnitId`.
-    fifo_fault, program_fault : In(UnitFault), fifo_fault_valid, program_fault_valid : In(1)
-        Of the weight FIFO and of the program memory.
+    fifo_fault : In(UnitFault), fifo_fault_valid : In(1)
+        Of the weight FIFO; it counts for the MAC array.
     overflow : In(1), overflow_unit : In(3), overflow_number : In(5)
         A signal that found its semaphore full.
     stop : In(FaultSource), stop_valid : In(1)
@@ -81,8 +81,6 @@ class Supervisor(wiring.Component):
     report: Any
     fifo_fault: Any
     fifo_fault_valid: Any
-    program_fault: Any
-    program_fault_valid: Any
     overflow: Any
     overflow_unit: Any
     overflow_number: Any
@@ -104,8 +102,6 @@ class Supervisor(wiring.Component):
                 "report": In(UnitReport()).array(len(UnitId)),
                 "fifo_fault": In(UnitFault),
                 "fifo_fault_valid": In(1),
-                "program_fault": In(UnitFault),
-                "program_fault_valid": In(1),
                 "overflow": In(1),
                 "overflow_unit": In(3),
                 "overflow_number": In(5),
@@ -149,7 +145,6 @@ class Supervisor(wiring.Component):
         ]
         sources += [
             (self._source(m, UnitId.MAC, self.fifo_fault, "fifo"), self.fifo_fault_valid),
-            (self._source(m, UnitId.SEQ, self.program_fault, "program"), self.program_fault_valid),
             (overflow, self.overflow),
             (stuck, watchdog.bite),
             (self.stop, self.stop_valid),

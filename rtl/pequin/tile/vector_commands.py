@@ -55,6 +55,9 @@ FIELDS: dict[str, tuple[int, int, int]] = {
 }
 """Place of each field of a `vector_command`: word, lowest bit, bits (docs/isa.md)."""
 
+IN_FLIGHT = 31
+"""Commands of a queue that may be in the vector unit."""
+
 _RANGE = 1 << 2
 """The bit of `range` in a vector unit's status."""
 
@@ -62,9 +65,11 @@ _RANGE = 1 << 2
 class VectorCommands(wiring.Component):
     """Hand commands of both queues to the vector unit; turn its responses into completions.
 
-    A field that a preset's sizes cannot hold is refused, whether the operation uses it or not.
+    A field that a preset's sizes cannot hold is refused, whether the operation uses it or not;
+    that is told when all commands of the queue before it have completed.
 
-    *Timing*: a command takes two clocks in each queue.
+    *Timing*: a command comes out two clocks after it was accepted; each queue accepts one every
+    three clocks.
 
     Parameters
     ----------
@@ -116,10 +121,24 @@ class VectorCommands(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
+        ended = self._respond(m)
         too_wide = [
-            self._issue(m, self.vector, self.vector_out, "vector"),
-            self._issue(m, self.drain, self.drain_out, "drain"),
+            self._issue(m, self.vector, self.vector_out, ended[0], "vector"),
+            self._issue(m, self.drain, self.drain_out, ended[1], "drain"),
         ]
+        status = self.responses.payload.status.as_value()
+        for queue in range(2):
+            failed = ended[queue] & status.any()
+            m.d.sync += [
+                self.done[queue].eq(ended[queue]),
+                self.fault_valid[queue].eq(failed | too_wide[queue]),
+                self.fault[queue].code.eq(ErrorCode.VECTOR),
+                self.fault[queue].detail.eq(Mux(failed, status, _RANGE)),
+            ]
+        return m
+
+    def _respond(self, m: Module) -> list[Value]:
+        """Make tokens of results; return for each queue whether a command ends in this clock."""
         response, event = self.responses.payload, self.tokens.payload
         result = response.kind == ResponseKind.RESULT
         m.d.comb += [
@@ -132,34 +151,26 @@ class VectorCommands(wiring.Component):
             self.tokens.valid.eq(self.responses.valid & result),
             self.responses.ready.eq(self.tokens.ready | ~result),
         ]
-        ended = self.responses.valid & ~result
-        status = response.status.as_value()
-        for queue in range(2):
-            own = ended & (response.queue == queue)
-            m.d.sync += [
-                self.done[queue].eq(own),
-                self.fault_valid[queue].eq((own & status.any()) | too_wide[queue]),
-                self.fault[queue].code.eq(ErrorCode.VECTOR),
-                self.fault[queue].detail.eq(Mux(own, status, _RANGE)),
-            ]
-        return m
+        return [self.responses.valid & ~result & (response.queue == queue) for queue in range(2)]
 
-    def _issue(self, m: Module, source: Any, sink: Any, name: str) -> Value:
+    def _issue(self, m: Module, source: Any, sink: Any, ended: Value, name: str) -> Value:
         """Return a signal that tells that a command does not fit the preset."""
         words = Signal.like(source.payload, name=f"{name}_words")
         held, checked, bad = (Signal(name=f"{name}_{n}") for n in ("held", "checked", "bad"))
         refused = Signal(name=f"{name}_refused")
+        in_flight = Signal(range(IN_FLIGHT + 1), name=f"{name}_in_flight")
+        m.d.sync += in_flight.eq(in_flight + (sink.valid & sink.ready) - ended)
         m.d.comb += [
             source.ready.eq(~held),
             sink.valid.eq(checked & ~bad),
             *self._decoded(words, sink.payload),
-            refused.eq(held & checked & bad),
+            refused.eq(checked & bad & (in_flight == 0)),
         ]
         with m.If(~held):
             m.d.sync += [words.eq(source.payload), held.eq(source.valid)]
         with m.Elif(~checked):
             m.d.sync += [checked.eq(1), bad.eq(self._excess(words, sink.payload))]
-        with m.Elif(bad | sink.ready):
+        with m.Elif(Mux(bad, refused, sink.ready)):
             m.d.sync += [held.eq(0), checked.eq(0)]
         return refused
 

@@ -21,7 +21,8 @@ class WeightSelect(wiring.Component):
     and their count ends it. A transfer that holds the end of one command and the beginning of the
     next is taken apart.
 
-    *Timing*: no register between a source and `output`; one clock between two commands.
+    *Timing*: no register between a source and `output`; no clock is lost between two commands
+    that are known early.
 
     Members
     -------
