@@ -5,6 +5,7 @@ from pequin_sim.compiler.decoder import CompiledDecoder, compile_decoder
 from pequin_sim.compiler.maps import Region
 from pequin_sim.compiler.options import Embedding, Head, Options
 from pequin_sim.compiler.plan import Plan, TileMap
+from pequin_sim.compiler.share import compile_share, share_heads, share_sizes
 from pequin_sim.compiler.values import Each, Loop, Register, Sum
 
 __all__ = [
@@ -22,4 +23,7 @@ __all__ = [
     "Sum",
     "TileMap",
     "compile_decoder",
+    "compile_share",
+    "share_heads",
+    "share_sizes",
 ]

@@ -33,7 +33,8 @@ def quantized_for(plan: Plan, model: Model | QuantizedModel) -> QuantizedModel:
         raise InputError(f"the program is for {plan.shape}, but the model is {model.shape}")
     fp32 = plan.options.embedding is Embedding.FP32
     if isinstance(model, Model):
-        return quantize_model(model, plan.options.formats, fp32)
+        rows = {name: size[0] for name, size in plan.sizes.items()}
+        return quantize_model(model, plan.options.formats, fp32, {HEAD: 1, **rows})
     for name in plan.sizes:
         wanted, tensor = plan.options.formats[name], model.matrix(0, name)
         if (tensor.fmt, tensor.planes) != (wanted.fmt, wanted.planes):

@@ -260,9 +260,10 @@ def map_vector(
     options: Options,
     *,
     kv_heads: int,
+    kv_rows: int,
     score_rows: int,
     mlp: int,
-    gathered: bool = False,
+    gathered: int = 0,
 ) -> VectorMap:
     """Place everything in vector memory.
 
@@ -270,12 +271,12 @@ def map_vector(
     ----------
     shape, params, options
         What is compiled.
-    kv_heads, mlp
-        Of this tile.
+    kv_heads, kv_rows, mlp
+        KV heads, rows of K, and rows of the MLP on this tile.
     score_rows
         Vectors of scores that exist at a time.
     gathered
-        Whether there is room for other tiles' results.
+        Elements for rows of several tiles.
 
     Raises
     ------
@@ -286,13 +287,13 @@ def map_vector(
     fixed = Allocator("vector memory", "elements", size)
     x = fixed.take("residual", padded(shape.hidden))
     rotary = fixed.take("rotary table", padded(shape.head_dim))
-    gather = fixed.take("gathered rows", padded(shape.hidden) if gathered else 0)
+    gather = fixed.take("gathered rows", gathered)
     positions = padded(options.max_positions)
     stages = [Allocator("vector memory", "elements", size, start=fixed.at) for _ in range(3)]
     attention, ffn, last = stages
-    values = attention.take("values", max(kv_heads, 1) * padded(shape.head_dim))
-    head_room = max(kv_heads, 1) * padded(shape.head_dim) if gathered else 0
-    keys = attention.take("keys", head_room)
+    head_rows = max(kv_rows, kv_heads * padded(shape.head_dim))
+    values = attention.take("values", padded(head_rows))
+    keys = attention.take("keys", padded(head_rows) if gathered else 0)
     value_scales = attention.take("value scales", kv_heads * positions)
     scores = attention.take("scores", score_rows * positions)
     gate = ffn.take("gate", padded(mlp))

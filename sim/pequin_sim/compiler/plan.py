@@ -286,7 +286,7 @@ def make_plan(
     *,
     heads: int,
     kv_heads: int,
-    gathered: bool = False,
+    gathered: int = 0,
 ) -> Plan:
     """Place everything with the best plan of attention that fits.
 
@@ -299,7 +299,7 @@ def make_plan(
     heads, kv_heads
         Query and KV heads on this tile, 0 for none.
     gathered
-        Whether rows of other tiles have a place.
+        Elements of vector memory for rows of several tiles.
 
     Raises
     ------
@@ -320,6 +320,7 @@ def make_plan(
                     params,
                     options,
                     kv_heads=kv_heads,
+                    kv_rows=sizes["k"][0],
                     score_rows=plan.buffered * plan.vectors,
                     mlp=sizes["up"][0],
                     gathered=gathered,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,7 +150,10 @@ class QuantizedModel:
 
 
 def quantize_model(
-    model: Model, formats: Formats | None = None, fp32_embedding: bool = False
+    model: Model,
+    formats: Formats | None = None,
+    fp32_embedding: bool = False,
+    rows: Mapping[str, int] | None = None,
 ) -> QuantizedModel:
     """Fold and quantize all matrices.
 
@@ -161,6 +165,8 @@ def quantize_model(
         Format of each matrix; MXFP4 in one plane by default.
     fp32_embedding
         Keep the embedding in float32.
+    rows
+        By matrix: quantize only so many of its first rows, where a tile needs no more.
 
     Raises
     ------
@@ -171,7 +177,8 @@ def quantize_model(
 
     def quantized(layer: int, name: str) -> MxTensor:
         choice = formats[name]
-        return quantize(fold_matrix(model, layer, name), choice.fmt, choice.rule, choice.planes)
+        w = fold_matrix(model, layer, name)[: (rows or {}).get(name)]
+        return quantize(w, choice.fmt, choice.rule, choice.planes)
 
     embedding = _pad(model.embedding)
     return QuantizedModel(
