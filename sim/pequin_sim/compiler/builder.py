@@ -26,6 +26,7 @@ from pequin_sim.isa import (
     stride_register,
     word_number,
 )
+from pequin_sim.isa.units import check_unit
 
 REGISTERS = 16
 """Registers of the sequencer; register 0 reads as zero."""
@@ -276,6 +277,7 @@ class ProgramBuilder:
             A field or a value does not exist, more than one register is in a word, there are
             too many loops or waits, or a semaphore has another signaller or waiter.
         """
+        check_unit(unit)
         levels = [loop for loop in loops if loop.count != 1]
         if len(levels) > LEVELS:
             raise InputError(f"a launch has up to {LEVELS} loop levels, not {len(levels)}")

@@ -105,8 +105,8 @@ class ReferenceDecoder:
         """The next token's position."""
         return self._position
 
-    def step(self, token: int) -> StepResult:
-        """Decode a token at the next position.
+    def step(self, token: int, start: int = 0) -> StepResult:
+        """Decode a token at the next position, which attends to positions from `start` on.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class ReferenceDecoder:
         if self._embedding_error is not None:
             x = Noisy(x.value, x.variance + self._embedding_error[token] ** 2)
         for layer in self._layers:
-            x = x.plus(self._attention(layer, x))
+            x = x.plus(self._attention(layer, x, start))
             x = x.plus(self._mlp(layer, x))
         self._position += 1
         logits = self._normalized(self._head, np.ones(self.shape.hidden), x)
@@ -135,7 +135,7 @@ class ReferenceDecoder:
         raw = matrix.times(x.quantized().scaled(gain))
         return product(raw, inverse)
 
-    def _attention(self, layer: _Layer, x: Noisy) -> Noisy:
+    def _attention(self, layer: _Layer, x: Noisy, start: int) -> Noisy:
         s, gain = self.shape, np.asarray(layer.weights.norm_attention, np.float64)
         order, scale = rotary_order(s), query_scale(s)
 
@@ -155,9 +155,8 @@ class ReferenceDecoder:
         for h in range(s.heads):
             kv = h // s.group
             query = Noisy(q.value[h], q.variance[h])
-            outputs.append(
-                _attend(query, _head(keys, kv), _head(values, kv), scales[:, kv], s.head_dim)
-            )
+            cache = _head(keys, kv), _head(values, kv), scales[:, kv]
+            outputs.append(_attend(query, *cache, s.head_dim, start))
         o = Noisy(np.stack([x.value for x in outputs]), np.stack([x.variance for x in outputs]))
         return layer.matrix["o"].times(o.quantized().reshaped(s.heads * s.head_dim))
 
@@ -218,11 +217,12 @@ def _head(cache: Noisy, number: int) -> Noisy:
     return Noisy(cache.value[:, number], cache.variance[:, number])
 
 
-def _attend(q: Noisy, k: Noisy, v: Noisy, v_steps: F64, head_dim: int) -> Noisy:
+def _attend(q: Noisy, k: Noisy, v: Noisy, v_steps: F64, head_dim: int, start: int) -> Noisy:
     """Return one head's output [head_dim]: softmax(q k) v, with P quantized along the tokens."""
     score = k.value @ q.value / np.sqrt(head_dim)
     variance = (k.value**2 @ q.variance + k.variance @ q.value**2) / head_dim
-    p = np.exp(score - score.max())
+    live = np.arange(len(score)) >= start
+    p = np.where(live, np.exp(np.where(live, score, -np.inf) - score[live].max()), 0.0)
     weight = p / p.sum()
     output = weight @ v.value
     # The tile quantizes p times the power of two that is V's scale.
