@@ -349,7 +349,5 @@ def _launch(operands: list[str], names: _Names) -> Instruction:
             continue
         _semaphore(int(given[key]))
         given[f"{key}_each"] = each
-    if given.get("wait_a", -1) == given.get("wait_b", -2):
-        raise InputError(f"launch waits twice on semaphore {given['wait_a']}")
     packed = LaunchWord(**given).pack()  # type: ignore[arg-type]
     return Instruction(OPCODES["launch"], unit=number, imm=packed)

@@ -140,10 +140,9 @@ def _launch(i: Instruction) -> str | None:
     if unit == "seq":
         return None
     launch = LaunchWord.unpack(i.imm)
-    waits = [number for number, _ in launch.waits]
     plain = launch.wait_a is not None or launch.wait_b is None
     fits = all(number < SEMAPHORES for number in launch.semaphores)
-    if launch.pack() != i.imm or not plain or not fits or len(set(waits)) < len(waits):
+    if launch.pack() != i.imm or not plain or not fits:
         return f"launch {unit}, raw {i.imm:#x}"
     parts = [unit]
     if launch.levels:

@@ -12,8 +12,9 @@ from pequin_sim.machine.events import (
     RaceError,
     Step,
 )
-from pequin_sim.machine.machine import CommandRecord, Machine, Result
+from pequin_sim.machine.machine import Machine
 from pequin_sim.machine.races import Access, Race, Range
+from pequin_sim.machine.records import CommandRecord, Result
 
 __all__ = [
     "Access",

@@ -150,7 +150,7 @@ class Capacity:
             work = queue[0].works[0]
             name = f"{UNIT_NAMES[unit]} (pc {queue[0].pc})"
             if not work.begun:
-                zero = [str(s) for s in work.waits if not self._counts[s]]
+                zero = [str(s) for s in self._lacking(work)]
                 reason = f"semaphore {', '.join(zero)}" if zero else "a mac command"
             else:
                 reason = {
@@ -192,8 +192,12 @@ class Capacity:
             queue.popleft()
         return True
 
+    def _lacking(self, work: Work) -> list[int]:
+        """Return the semaphores that a command waits for."""
+        return [s for s in work.waits if self._counts[s] < work.waits.count(s)]
+
     def _begin(self, unit: int, work: Work) -> bool:
-        if any(not self._counts[number] for number in work.waits):
+        if self._lacking(work):
             return False
         if unit == UNITS["stream"]:
             if self._ahead == COMMANDS_AHEAD:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +26,7 @@ from pequin_sim.machine.fetch import Words, dma, kv, stream
 from pequin_sim.machine.multiply import mac
 from pequin_sim.machine.order import Clock, Order
 from pequin_sim.machine.races import Access, Race, Range, Shadow
+from pequin_sim.machine.records import CommandRecord, Result, Where
 from pequin_sim.machine.registers import UnitRegisters
 from pequin_sim.machine.sequencer import Sequencer, check_semaphores
 from pequin_sim.machine.state import Beats, Effects, Product, State
@@ -41,91 +42,6 @@ _EXECUTE: dict[int, Callable[[State, Words, int], Effects]] = {
 }
 
 RaceMode = Literal["raise", "collect", "off"]
-
-
-@dataclass(frozen=True, eq=False)
-class CommandRecord:
-    """One command, as it was executed.
-
-    Parameters
-    ----------
-    unit, number
-        Name of the unit, and the command's number there, from 1.
-    pc
-        Program address of the launch.
-    words
-        Words of the command.
-    reads, writes
-        Places it read and wrote; HBM included.
-    waits, signals
-        Semaphores it took and signalled.
-    values
-        What it computed, uint32 bits: results of `mac` [rows, vectors], elements of `dma`. None
-        otherwise, and unless the machine keeps values.
-    """
-
-    unit: str
-    number: int
-    pc: int
-    words: Words
-    reads: tuple[Range, ...]
-    writes: tuple[Range, ...]
-    waits: tuple[int, ...]
-    signals: tuple[int, ...]
-    values: npt.NDArray[np.uint32] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a run has done; the arrays are the machine's own, as they are now.
-
-    Parameters
-    ----------
-    state
-        "halted", "waiting" (for a STEP), or "error".
-    pc
-        Where the sequencer stands.
-    events
-        Events of this run, in program order.
-    commands
-        Commands of this run, in program order.
-    races
-        Races found in this run, unless they were raised.
-    instructions
-        Instructions of this run.
-    vector, scalars
-        uint32 bits of vector memory and of the scalar registers.
-    limits
-        int64 [columns, 2].
-    activations, scales
-        int8 [columns, act_blocks, 32] and uint8 [columns, act_blocks].
-    kv, hbm
-        uint8 [beats, 32].
-    """
-
-    state: Literal["halted", "waiting", "error"]
-    pc: int
-    events: list[Event]
-    commands: list[CommandRecord]
-    races: list[Race]
-    instructions: int
-    vector: npt.NDArray[np.uint32]
-    scalars: npt.NDArray[np.uint32]
-    limits: npt.NDArray[np.int64]
-    activations: npt.NDArray[np.int8]
-    scales: npt.NDArray[np.uint8]
-    kv: Beats
-    hbm: Beats
-
-    @property
-    def error(self) -> Event | None:
-        """The ERROR event, if there was one."""
-        return next((e for e in self.events if e.kind is EventKind.ERROR), None)
-
-    @property
-    def tokens(self) -> list[Event]:
-        """The TOKEN events."""
-        return [e for e in self.events if e.kind is EventKind.TOKEN]
 
 
 @dataclass
@@ -190,7 +106,7 @@ class Machine:
         self._code += [Instruction(0)] * (size - len(words))
         self._race_mode, self._hook = races, hook
         self._capacity_on, self._keep, self._limit = capacity, keep_values, limit
-        self._where: Literal["halted", "waiting", "error"] = "halted"
+        self._where: Where = "halted"
         self._log, self._work = _Log(), 0
         self._reset_units()
 
@@ -269,7 +185,7 @@ class Machine:
             self._fail(fault, "seq", self.sequencer.pc)
         return self._result()
 
-    def _loop(self, steps: list[Step]) -> Literal["halted", "waiting", "error"]:
+    def _loop(self, steps: list[Step]) -> Where:
         sequencer = self.sequencer
         while True:
             instruction = self._code[sequencer.pc]
@@ -326,13 +242,13 @@ class Machine:
         return self.registers[unit]
 
     def _launch(self, unit: int, launch: LaunchWord, pc: int) -> bool:
-        registers = self._registers(unit, 0)
+        self._registers(unit, 0)
         check_semaphores(*launch.semaphores)
         seq = UNITS["seq"]
         self.order.learn(unit, self.order.at(seq, self.order.number(seq)))
         works: list[Work] = []
         try:
-            count, commands = registers.commands(launch.levels)
+            count, commands = self._commands(unit, launch, pc)
             for number, words in enumerate(commands):
                 self._count()
                 ends = number + 1 == count
@@ -346,6 +262,13 @@ class Machine:
         if self._capacity:
             self._capacity.launch(unit, pc, works)
         return True
+
+    def _commands(self, unit: int, launch: LaunchWord, pc: int) -> tuple[int, Iterator[Words]]:
+        try:
+            return self.registers[unit].commands(launch.levels)
+        except Fault:  # told when the launch's turn has come
+            self.order.wait(unit, tuple(number for number, _ in launch.waits), pc)
+            raise
 
     def _command(
         self, unit: int, words: Words, pc: int, waits: tuple[int, ...], signals: tuple[int, ...]
