@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pequin.tile.core import TileCore, counter_names
 
 from pequin.config import TileParams
 from pequin.errors import InputError
 from pequin.export import Design
 from pequin.harness.stream_bench import StreamBench
+from pequin.tile.core import TileCore, counter_names
 from pequin.tile.registers import (
     COUNTER_BEAT,
     SEMAPHORE_BEAT,
@@ -27,8 +27,6 @@ from pequin.tile.types import (
     COUNT_FIELD,
     TABLE_FIELDS,
     ControlKind,
-    ErrorCode,
-    EventKind,
     Memory,
     StepItem,
     TileAccess,
@@ -38,6 +36,7 @@ from pequin.tile.types import (
     UnitId,
 )
 from pequin_sim.hbm.codes import check_bytes
+from pequin_sim.machine import Column, Event, EventKind, Step
 from pequin_sim.rtl.bench import BenchJob, BenchRun, Pauses
 from pequin_sim.rtl.designs import cached_design
 from pequin_sim.rtl.payloads import Words, pack, unpack, word_bytes
@@ -52,39 +51,6 @@ ACCESSES, STEP_ITEMS, EVENTS, ORDERS = 1 << 17, 1 << 14, 1 << 14, 16
 REFRESH = {"none": 0, "all-bank": 1, "per-bank": 2}
 
 
-@dataclass(frozen=True)
-class Step:
-    """One column of a STEP: the fields of docs/isa.md, "Step table"."""
-
-    slot: int = 0
-    token: int = 0
-    position: int = 0
-    start: int = 0
-    flags: int = 1
-    kv_base: int = 0
-
-    def fields(self) -> tuple[int, ...]:
-        """Return the values in the order of the table's fields."""
-        return (self.slot, self.token, self.position, self.start, self.flags, self.kv_base)
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event of the tile; `kind` and `unit` are names in lower case, `stamp` is in clocks."""
-
-    kind: str
-    unit: str
-    code: int
-    pc: int
-    value: int
-    detail: int
-    stamp: int
-
-    def key(self) -> tuple[Any, ...]:
-        """Return everything but the stamp."""
-        return (self.kind, self.unit, self.code, self.pc, self.value, self.detail)
-
-
 @dataclass(frozen=True, eq=False)
 class TileRun:
     """What a run of the tile left.
@@ -93,6 +59,8 @@ class TileRun:
     ----------
     events
         In order.
+    stamps
+        Clock of each event.
     clocks
         Clocks from START to the last event waited for.
     memories
@@ -110,6 +78,7 @@ class TileRun:
     """
 
     events: list[Event]
+    stamps: list[int]
     clocks: int
     memories: dict[Memory, Beats]
     counters: dict[str, int]
@@ -128,7 +97,7 @@ class TileJob:
     program
         Instructions, uint64.
     steps
-        The columns of each STEP.
+        STEPs of the host, in order.
     events
         Events after which the run is over; an error event ends it in any case.
     hbm
@@ -152,7 +121,7 @@ class TileJob:
     """
 
     program: npt.NDArray[np.uint64]
-    steps: Sequence[Sequence[Step]] = ()
+    steps: Sequence[Step] = ()
     events: int = 1
     hbm: Beats | None = None
     loads: Sequence[tuple[Memory, int, Beats]] = ()
@@ -206,7 +175,7 @@ def run_tile(
         The events did not come in time.
     """
     loads = _loads(params, job)
-    counters = counter_names(params)
+    counters = counter_names()
     reads = dict(job.reads)
     reads[Memory.REGISTERS] = (0, register_beats(len(counters)))
     accesses, loaded = _accesses(loads, reads)
@@ -246,7 +215,7 @@ def run_tile(
     if design is None:
         design = tile_bench(params, memory_pauses=job.hbm_pauses is not None)
     run = bench.run(design, waves=waves, **options)
-    return _collect(run, loads, reads, loaded, counters)
+    return _collect(run, reads, loaded, counters)
 
 
 def _loads(params: TileParams, job: TileJob) -> list[tuple[Memory, int, Beats]]:
@@ -292,22 +261,21 @@ def _accesses(
     return np.concatenate(parts), loaded
 
 
-def _step_items(steps: Sequence[Sequence[Step]]) -> Words:
+def _step_items(steps: Sequence[Step]) -> Words:
     rows = []
-    for columns in steps:
-        for number, column in enumerate(columns):
-            rows += [(0, number, f, value) for f, value in enumerate(column.fields())]
-        rows.append((1, 0, COUNT_FIELD, len(columns)))
+    for step in steps:
+        for number, column in enumerate(step.columns):
+            rows += [(0, number, f, value) for f, value in enumerate(column)]
+        rows.append((1, 0, COUNT_FIELD, len(step.columns)))
     table = np.array(rows, np.int64).reshape(-1, 4)
     names = ("commit", "column", "field", "value")
-    assert not steps or len(steps[0][0].fields()) == TABLE_FIELDS
+    assert len(Column._fields) == TABLE_FIELDS
     fields = {name: table[:, i] for i, name in enumerate(names)}
     return pack(StepItem.as_shape(), fields, len(table))
 
 
 def _collect(
     run: BenchRun,
-    loads: Sequence[tuple[Memory, int, Beats]],
     reads: Mapping[Memory, tuple[int, int]],
     loaded: int,
     counters: Sequence[str],
@@ -324,8 +292,10 @@ def _collect(
     registers = memories[Memory.REGISTERS]
     status = np.ascontiguousarray(registers[STATUS_BEAT]).view("<u4")
     counts = np.ascontiguousarray(registers[COUNTER_BEAT:]).view("<u8").ravel()
+    events, stamps = _events(run.recorded["events"])
     return TileRun(
-        events=_events(run.recorded["events"]),
+        events=events,
+        stamps=stamps,
         clocks=result["clocks"],
         memories=memories,
         counters={name: int(counts[i]) for i, name in enumerate(counters)},
@@ -336,15 +306,11 @@ def _collect(
     )
 
 
-def _events(words: Words) -> list[Event]:
+def _events(words: Words) -> tuple[list[Event], list[int]]:
     leaves = unpack(TileEvent.as_shape(), words)
-    names = ("kind", "unit", "code", "pc", "value", "detail", "stamp")
-    return [
-        Event(EventKind(kind).name.lower(), UnitId(unit).name.lower(), *(int(v) for v in rest))
-        for kind, unit, *rest in zip(*(leaves[n] for n in names), strict=True)
+    names = ("kind", "unit", "code", "pc", "value", "detail")
+    events = [
+        Event(EventKind(kind), UnitId(unit).name.lower(), *(int(v) for v in rest))
+        for kind, unit, *rest in zip(*(leaves[n].tolist() for n in names), strict=True)
     ]
-
-
-def error_name(code: int) -> str:
-    """Return the name of an error code in lower case."""
-    return ErrorCode(code).name.lower()
+    return events, leaves["stamp"].tolist()

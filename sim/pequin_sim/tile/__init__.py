@@ -1,0 +1,1 @@
+"""Programs on the simulated tile, compared with the golden machine."""
