@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 
@@ -56,18 +55,20 @@ class UnitRegisters:
             A level has no iterations.
         """
         words = self.words()
-        counts = [self.get(16 * level + COUNT_REGISTER) for level in range(levels, 0, -1)]
+        counts = [self.get(16 * level + COUNT_REGISTER) for level in range(1, levels + 1)]
         if 0 in counts:
             raise Fault(ErrorCode.COMMAND, words[0])
         return math.prod(counts), self._each(words, counts)
 
     def _each(self, words: tuple[int, ...], counts: list[int]) -> Iterator[tuple[int, ...]]:
         strided = STRIDED[UNIT_NAMES[self.unit]]
-        levels = range(len(counts), 0, -1)
-        strides = [[self.get(16 * level + w) for w in strided] for level in levels]
-        for place in itertools.product(*map(range, counts)):
-            command = list(words)
-            for i, steps in zip(place, strides, strict=True):
+        strides = [
+            [self.get(16 * level + w) for w in strided] for level in range(1, len(counts) + 1)
+        ]
+        for number in range(math.prod(counts)):
+            command, rest = list(words), number
+            for count, steps in zip(counts, strides, strict=True):
+                rest, i = divmod(rest, count)
                 for w, stride in zip(strided, steps, strict=True):
                     command[w] = (command[w] + i * stride) & MASK
             yield tuple(command)
