@@ -35,6 +35,7 @@ class WeightSelect(wiring.Component):
     kv_last : In(1)
         With a transfer of `kv`: it ends its command. No transfer joins two commands.
     output : Out(stream of weight_beats())
+        The second beat of a transfer of one means nothing, and may change.
     waiting : Out(1), waits_for_kv : Out(1)
         The current command has no beats to pass, and where they are to come from.
     """

@@ -74,11 +74,14 @@ class Sink:
         Chance that an item is taken in a clock.
     answer
         Called with each item, when it was taken.
+    relevant
+        What of an item has a meaning; only that must stay.
     """
 
-    def __init__(self, stream, *, rate=0.6, answer=None):
+    def __init__(self, stream, *, rate=0.6, answer=None, relevant=lambda item: item):
         self.stream, self.rate, self.answer = stream, rate, answer
-        self.raw, self.got, self.clocks, self.held = [], [], [], None
+        self.relevant = relevant
+        self.got, self.clocks, self.held = [], [], None
         self.payload = Value.cast(stream.payload)
 
     def drive(self, ctx, rng):
@@ -89,14 +92,17 @@ class Sink:
         valid, raw = ctx.get(self.stream.valid), ctx.get(self.payload)
         if self.held is not None:
             assert valid, "an item was taken back before it was taken"
-            assert raw == self.held, "an item changed before it was taken"
+            item, before = (self.relevant(self.decoded(x)) for x in (raw, self.held))
+            assert item == before, "an item changed before it was taken"
         self.held = raw if valid and not self.ready else None
         if valid and self.ready:
-            self.raw.append(raw)
-            self.got.append(decode(self.stream.payload.shape(), raw))
+            self.got.append(self.decoded(raw))
             self.clocks.append(clock)
             if self.answer is not None:
                 self.answer(self.got[-1])
+
+    def decoded(self, raw):
+        return decode(self.stream.payload.shape(), raw)
 
 
 def run(dut, parts, *, seed=0, clocks=100, until=None, each=None, after=None):
