@@ -70,6 +70,31 @@ def _kv_buffer(params: TileParams) -> wiring.Component:
     return KvBuffer(params)
 
 
+def _sequencer(params: TileParams) -> wiring.Component:
+    from pequin.control.sequencer import Sequencer
+
+    return Sequencer(params)
+
+
+def _command_queue(params: TileParams) -> wiring.Component:
+    from pequin.control.command_queue import CommandQueue
+    from pequin.tile.types import UnitId
+
+    return CommandQueue(UnitId.MAC, params)
+
+
+def _semaphores(params: TileParams) -> wiring.Component:
+    from pequin.control.semaphores import Semaphores
+
+    return Semaphores()
+
+
+def _program_memory(params: TileParams) -> wiring.Component:
+    from pequin.control.program import ProgramMemory
+
+    return ProgramMemory(params)
+
+
 def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
     def build(params: TileParams) -> wiring.Component:
         import pequin.fp32
@@ -91,6 +116,10 @@ TOPS: dict[str, Callable[[TileParams], wiring.Component]] = {
     "weight-fifo": _weight_fifo,
     "dma-unit": _dma_unit,
     "kv-buffer": _kv_buffer,
+    "sequencer": _sequencer,
+    "program-memory": _program_memory,
+    "command-queue": _command_queue,
+    "semaphores": _semaphores,
     "fp32-add": _fp32("FloatAdd"),
     "fp32-mul": _fp32("FloatMul"),
     "fp32-max": _fp32("FloatMax"),

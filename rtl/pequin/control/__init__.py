@@ -1,0 +1,1 @@
+"""Control of the tile: sequencer, program memory, command queues, semaphores."""
