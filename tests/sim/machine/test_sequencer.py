@@ -163,8 +163,9 @@ def test_a_program_that_is_too_long(params):
         Machine(params("tiny"), np.zeros((0, 32), np.uint8), words)
 
 
-@pytest.mark.parametrize("body", ["again: j again", "set dma.count1, -1\nset dma.count, 1\n"
-                                  "launch dma, loops 1"])
+@pytest.mark.parametrize(
+    "body", ["again: j again", "set dma.count1, -1\nset dma.count, 1\nlaunch dma, loops 1"]
+)
 def test_endless_programs_are_refused(run, body):
     with pytest.raises(ProgramError, match="no end after 500 instructions"):
         run(body, limit=500)
