@@ -95,6 +95,12 @@ def _program_memory(params: TileParams) -> wiring.Component:
     return ProgramMemory(params)
 
 
+def _host_port(params: TileParams) -> wiring.Component:
+    from pequin.host import HostPort
+
+    return HostPort(params)
+
+
 def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
     def build(params: TileParams) -> wiring.Component:
         import pequin.fp32
@@ -112,6 +118,7 @@ TOPS: dict[str, Callable[[TileParams], wiring.Component]] = {
     "hbm-controller": _hbm_controller,
     "hbm-bram": _hbm_bram,
     "vector-unit": _vector_unit,
+    "host-port": _host_port,
     "stream-engine": _stream_engine,
     "weight-fifo": _weight_fifo,
     "dma-unit": _dma_unit,
