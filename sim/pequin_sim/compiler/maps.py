@@ -211,7 +211,7 @@ def map_kv(shape: ModelShape, params: TileParams, options: Options, kv_heads: in
 
 @dataclass(frozen=True)
 class VectorMap:
-    """Element addresses in vector memory. Attention, MLP and logits share their place.
+    """Element addresses in vector memory. Attention, MLP and logits have the same place.
 
     Parameters
     ----------
@@ -223,6 +223,8 @@ class VectorMap:
         V of the token [kv heads, head_dim], heads `head_stride` apart.
     keys
         K of the token, likewise; used by shares.
+    queries
+        Rows of q that are of no whole head; used by shares.
     value_scales
         Scales of V [kv heads, positions], heads `positions` apart.
     scores
@@ -243,6 +245,7 @@ class VectorMap:
     rotary: int
     values: int
     keys: int
+    queries: int
     value_scales: int
     scores: int
     head_stride: int
@@ -289,17 +292,20 @@ def map_vector(
     rotary = fixed.take("rotary table", padded(shape.head_dim))
     gather = fixed.take("gathered rows", gathered)
     positions = padded(options.max_positions)
-    stages = [Allocator("vector memory", "elements", size, start=fixed.at) for _ in range(3)]
-    attention, ffn, last = stages
+    attention = Allocator("vector memory", "elements", size, start=fixed.at)
     head_rows = max(kv_rows, kv_heads * padded(shape.head_dim))
     values = attention.take("values", padded(head_rows))
     keys = attention.take("keys", padded(head_rows) if gathered else 0)
+    queries = attention.take("other queries", gathered)
     value_scales = attention.take("value scales", kv_heads * positions)
     scores = attention.take("scores", score_rows * positions)
+    # What other tiles write must stay: shares do not use a place twice.
+    start = attention.at if gathered else fixed.at
+    ffn, last = (Allocator("vector memory", "elements", size, start=start) for _ in range(2))
     gate = ffn.take("gate", padded(mlp))
     silu = ffn.take("silu", padded(mlp))
     logits = last.take("logits", padded(shape.vocab) if options.head is Head.LOGITS else 0)
-    for stage in stages:
+    for stage in (attention, ffn, last):
         stage.regions = {**fixed.regions, **stage.regions}
         stage.check()
     return VectorMap(
@@ -307,6 +313,7 @@ def map_vector(
         rotary,
         values,
         keys,
+        queries,
         value_scales,
         scores,
         padded(shape.head_dim),
@@ -315,5 +322,9 @@ def map_vector(
         silu,
         logits,
         gather,
-        {name: region for stage in stages for name, region in stage.regions.items()},
+        {
+            name: region
+            for stage in (attention, ffn, last)
+            for name, region in stage.regions.items()
+        },
     )

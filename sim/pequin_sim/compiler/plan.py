@@ -200,8 +200,11 @@ def map_activations(
     options: Options,
     plan: AttentionPlan,
     sizes: Mapping[str, tuple[int, int]],
+    gathered: bool = False,
 ) -> ActivationMap:
     """Place activations; vectors of weights are paired, so that they take half their blocks.
+
+    With `gathered`, what other tiles write stays: the MLP has a place of its own.
 
     Raises
     ------
@@ -220,10 +223,11 @@ def map_activations(
 
     fixed = Allocator(name, unit, size)
     x = fixed.take("residual", blocks("q"))
-    attention, mlp = (Allocator(name, unit, size, start=fixed.at) for _ in range(2))
+    attention = Allocator(name, unit, size, start=fixed.at)
     queries = attention.take("queries", plan.passes * query_stride)
     probabilities = attention.take("probabilities", plan.buffered * probability_stride)
     outputs = attention.take("attention", blocks("o"))
+    mlp = Allocator(name, unit, size, start=attention.at if gathered else fixed.at)
     hidden = mlp.take("mlp", blocks("down"))
     for stage in (attention, mlp):
         stage.regions = {**fixed.regions, **stage.regions}
@@ -326,7 +330,7 @@ def make_plan(
                     gathered=gathered,
                 ),
                 map_scalars(params, plan),
-                map_activations(shape, params, options, plan, sizes),
+                map_activations(shape, params, options, plan, sizes, gathered > 0),
                 plan,
             )
         except InputError:

@@ -78,7 +78,7 @@ class ShareLayer(LayerCode):
         else:
             self.weights("q", self.map.activations.x)
         if rows > 0:
-            self._drain(rows, self.map.vector.gathered)
+            self._drain(rows, self.map.vector.queries)
 
     def attention(self) -> None:
         """Attend with the heads of this tile."""
@@ -174,7 +174,7 @@ def compile_share(
         raise InputError(f"a model is shared by at least one tile, not {tiles}")
     sizes = share_sizes(shape, tiles)
     heads, kv_heads = share_heads(shape, tiles)
-    # Also rows of q that belong to no whole head are put there.
+    # The room of the other queries too: rows of q that are of no whole head.
     room = padded(max(shape.hidden, sizes["q"][0] - heads * shape.head_dim))
     plan = make_plan(shape, params, options, sizes, heads=heads, kv_heads=kv_heads, gathered=room)
     b = ProgramBuilder("share")
