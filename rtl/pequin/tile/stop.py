@@ -148,7 +148,7 @@ class Watchdog(wiring.Component):
     limit : In(32)
         Clocks without movement that are allowed; 0 turns the watchdog off.
     bite : Out(1)
-        Pulse: the limit is exceeded; `limit` + 2 clocks after the last movement.
+        Pulse: the limit is exceeded; `limit` + 3 clocks after the last movement.
     """
 
     active: Any
