@@ -101,10 +101,18 @@ class Capacity:
         }
 
     def start(self) -> None:
-        """Let the units finish, then set the semaphores to zero, as a start does."""
-        while any([self._work(unit) for unit in self._queues]):
-            pass
+        """Set the semaphores to zero."""
         self._counts = [0] * SEMAPHORES
+
+    def halt(self, pc: int) -> None:
+        """Let the units finish.
+
+        Raises
+        ------
+        ProgramError
+            They cannot.
+        """
+        self._until(lambda: not any(self._queues.values()), pc, "has halted")
 
     def set(self, unit: int, pc: int) -> None:
         """Append a register's value to a unit's queue."""

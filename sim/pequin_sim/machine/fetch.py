@@ -48,7 +48,7 @@ def kv(state: State, words: Words, pc: int) -> Effects:
             return _impossible(words)
         state.kv_blocks = last
         return Effects(writes=[Range("kv_blocks", 0, 1)])
-    limit = MAX_BLOCKS if kind == 0 else _LONGEST
+    limit = MAX_BLOCKS if kind == 0 else 0xFFFFFFFF
     tall = kind == 1 and rows > MAX_BLOCKS * BLOCK
     if kind > 2 or rows == 0 or not 1 <= last <= limit or tall:
         return _impossible(words)

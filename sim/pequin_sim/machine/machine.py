@@ -199,6 +199,8 @@ class Machine:
                 continue
             if instruction.mnemonic == "halt":
                 self._check_empty()
+                if self._capacity:
+                    self._capacity.halt(sequencer.pc)
                 return "halted"
             if not self._execute(instruction):
                 return "error"
