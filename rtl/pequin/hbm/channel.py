@@ -25,7 +25,7 @@ class HbmChannel(wiring.Component):
 
     Members
     -------
-    port, refresh, ecc_event, ecc_event_valid, causes, events, refresh_late, broken_rule, clear
+    port, refresh, ecc_event, ecc_event_valid, causes, events, refresh_late, broken_rule, clear, hold
         As `HbmController`.
     flip, fault
         As `HbmDevice`.
@@ -46,6 +46,7 @@ class HbmChannel(wiring.Component):
                 "refresh_late": Out(1),
                 "broken_rule": In(5),
                 "clear": In(1),
+                "hold": In(1),
                 "flip": In(BEAT_BITS + CHECK_BITS),
                 "fault": Out(1),
                 "row": Out(RowCommand),
@@ -71,6 +72,7 @@ class HbmChannel(wiring.Component):
             controller.refresh.eq(self.refresh),
             controller.broken_rule.eq(self.broken_rule),
             controller.clear.eq(self.clear),
+            controller.hold.eq(self.hold),
             device.flip.eq(self.flip),
             self.ecc_event.eq(controller.ecc_event),
             self.ecc_event_valid.eq(controller.ecc_event_valid),

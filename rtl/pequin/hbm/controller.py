@@ -1,6 +1,6 @@
 """The memory controller of one pseudo-channel: requests in, commands and data out."""
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, EnableInserter, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -96,8 +96,8 @@ class HbmController(wiring.Component):
         A refresh interval ended with a bank not refreshed; stays set.
     broken_rule
         Test only, see `HbmConfig.test_rules`; leave it at zero.
-    clear
-        Set `causes` and `events` to zero.
+    clear, hold
+        Set `causes` and `events` to zero; let them stand still.
     """
 
     def __init__(self, config: HbmConfig) -> None:
@@ -114,6 +114,7 @@ class HbmController(wiring.Component):
                 "refresh_late": Out(1),
                 "broken_rule": In(5),
                 "clear": In(1),
+                "hold": In(1),
             }
         )
 
@@ -134,7 +135,8 @@ class HbmController(wiring.Component):
         m.submodules.turns = self._turns = Turns(config)
         m.submodules.admission = self._admission = Admission(config)
         self._causes = CauseCounters(config)
-        m.submodules.causes = ResetInserter(self.clear)(self._causes)
+        counting = EnableInserter(~self.hold)(self._causes)
+        m.submodules.causes = ResetInserter(self.clear)(counting)
         self._row = Signal(row_layout(config))
         self._elaborate_flags(m)
         self._elaborate_admission(m)

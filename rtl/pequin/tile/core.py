@@ -29,7 +29,7 @@ from pequin.tile.events import EventMerge
 from pequin.tile.guard import ReadGuard
 from pequin.tile.inside import ActivationAccess, ScalarAccess
 from pequin.tile.mac_commands import MacCommands
-from pequin.tile.registers import Registers, register_beats
+from pequin.tile.registers import Registers
 from pequin.tile.router import HostRouter
 from pequin.tile.stop import Starter
 from pequin.tile.supervisor import Supervisor
@@ -142,6 +142,7 @@ class TileCore(wiring.Component):
         self._elaborate_commands(m)
         self._elaborate_weights(m)
         self._elaborate_vector(m)
+        self._elaborate_registers(m)
         self._elaborate_hbm(m)
         self._elaborate_host(m)
         self._elaborate_supervisor(m)
@@ -290,6 +291,10 @@ class TileCore(wiring.Component):
             self._scalars.peeked.eq(vector.peeked),
         ]
 
+    def _elaborate_registers(self, m: Module) -> None:
+        counters = len(counter_names())
+        m.submodules.registers = self._registers = Registers(self._params, counters=counters)
+
     def _elaborate_hbm(self, m: Module) -> None:
         """Join the channel; guards stand before the units that may be cleared."""
         m.submodules.hbm = self._hbm = HbmChannel(tile_hbm(self._params))
@@ -304,6 +309,7 @@ class TileCore(wiring.Component):
         m.d.comb += [
             self._hbm.flip.eq(self.flip_hbm),
             self._hbm.clear.eq(self._clear_counters),
+            self._hbm.hold.eq(self._registers.hold),
         ]
 
     def _connect_port(self, m: Module, name: str, unit: Any, channel: Any) -> None:
@@ -334,9 +340,8 @@ class TileCore(wiring.Component):
 
     def _elaborate_host(self, m: Module) -> None:
         """Join the host's accesses with the memories."""
-        counters = len(counter_names())
-        m.submodules.registers = self._registers = Registers(self._params, counters=counters)
-        m.submodules.router = router = HostRouter(self._params, registers=register_beats(counters))
+        beats = self._registers.beats
+        m.submodules.router = router = HostRouter(self._params, registers=beats)
         connect_streams(m, wiring.flipped(self.accesses), router.accesses)
         connect_streams(m, router.answers, wiring.flipped(self.answers))
         connect_streams(m, router.vector, self._arbiter.host)
@@ -468,6 +473,7 @@ class TileCore(wiring.Component):
         m.d.comb += [
             counters.mac_beats.eq(self._mac.beats),
             counters.clear.eq(self._clear_counters),
+            counters.hold.eq(self._registers.hold),
             *(given.eq(c) for given, c in zip(counters.hbm_causes, self._hbm.causes, strict=True)),
             *(given.eq(c) for given, c in zip(counters.hbm_events, self._hbm.events, strict=True)),
             *(

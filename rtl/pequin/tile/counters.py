@@ -60,8 +60,8 @@ class TileCounters(wiring.Component):
         Payload beats that the array took in this clock.
     hbm_causes, hbm_events : In(40).array
         The channel's own counters.
-    clear : In(1)
-        Set all to zero; the channel clears its own.
+    clear, hold : In(1)
+        Set all to zero; let all stand still. The channel does so with its own.
     count : Out(COUNTER_BITS).array
         In the order of `counter_names`.
     """
@@ -70,6 +70,7 @@ class TileCounters(wiring.Component):
     hbm_causes: Any
     hbm_events: Any
     clear: Any
+    hold: Any
     count: Any
 
     def __init__(self) -> None:
@@ -80,6 +81,7 @@ class TileCounters(wiring.Component):
                 "hbm_causes": In(40).array(len(CAUSES)),
                 "hbm_events": In(40).array(len(EVENTS)),
                 "clear": In(1),
+                "hold": In(1),
                 "count": Out(COUNTER_BITS).array(len(counter_names())),
             }
         )
@@ -88,9 +90,12 @@ class TileCounters(wiring.Component):
         """Describe the hardware."""
         m = Module()
         counts = iter(self.count)
-        # The channel's counters also begin a clock after reset or clear.
+        # As in the channel's counters, the clock after reset or clear is not counted.
         running = Signal()
-        m.d.sync += running.eq(~self.clear)
+        with m.If(self.clear):
+            m.d.sync += running.eq(0)
+        with m.Elif(~self.hold):
+            m.d.sync += running.eq(1)
         growths: list[Any] = [1, self.mac_beats]
         for group, causes in CAUSE_GROUPS.items():
             given = getattr(self, f"cause_{group.replace('.', '_')}")
@@ -107,7 +112,7 @@ class TileCounters(wiring.Component):
             count = next(counts)
             with m.If(self.clear):
                 m.d.sync += count.eq(0)
-            with m.Elif(running):
+            with m.Elif(running & ~self.hold):
                 m.d.sync += count.eq(count + growth)
         for given in (*self.hbm_causes, *self.hbm_events):
             m.d.comb += next(counts).eq(given)

@@ -34,7 +34,8 @@ class ActivationAccess(wiring.Component):
     vector : In(stream of activation_write(params))
     output : Out(stream of activation_write(params))
     busy : In(1)
-        The MAC array has work.
+        The MAC array has work; it begins to read the buffer four clocks after this at the
+        earliest.
     peek, peek_address, peek_column : Out; peeked : In(264)
         As `MacArray`.
     """
@@ -78,10 +79,13 @@ class ActivationAccess(wiring.Component):
         depth = self._params.config.act_blocks
         held: Any = Signal(beat_access())
         elements, refused = Signal(BEAT_BITS), Signal()
-        block = held.address[1:]
-        with m.If(self.vector.valid):
-            m.d.comb += self.output.payload.eq(self.vector.payload)
-        with m.Else():
+        block = held.address[1 : 1 + (depth * self._params.config.columns - 1).bit_length()]
+        # What was offered stays until it is taken.
+        writing, own, locked = Signal(), Signal(), Signal()
+        m.d.comb += own.eq(writing & (locked | ~self.vector.valid))
+        m.d.sync += locked.eq(own & ~self.output.ready)
+        m.d.comb += self.output.payload.eq(self.vector.payload)
+        with m.If(own):
             m.d.comb += [
                 self.output.payload.elements.eq(elements),
                 self.output.payload.scale.eq(held.data[:8]),
@@ -95,8 +99,8 @@ class ActivationAccess(wiring.Component):
             m.d.comb += data.eq(self.peeked[:BEAT_BITS])
         beat = Signal(BEAT_BITS)
         m.d.comb += [
-            self.vector.ready.eq(self.output.ready),
-            self.output.valid.eq(self.vector.valid),
+            self.vector.ready.eq(self.output.ready & ~own),
+            self.output.valid.eq(self.vector.valid | own),
             self.answer.payload.data.eq(beat),
         ]
         with m.If(refused):
@@ -124,8 +128,8 @@ class ActivationAccess(wiring.Component):
                 with m.Else():
                     m.next = "READ"
             with m.State("WRITE"):
-                m.d.comb += self.output.valid.eq(1)
-                with m.If(self.output.ready & ~self.vector.valid):
+                m.d.comb += writing.eq(1)
+                with m.If(own & self.output.ready):
                     m.next = "ANSWER"
             with m.State("READ"):
                 m.next = "LOOK"
@@ -144,7 +148,7 @@ class ActivationAccess(wiring.Component):
 class ScalarAccess(wiring.Component):
     """Read the vector unit's scalar registers, 8 to a beat; refuse writes with `ErrorCode.ACCESS`.
 
-    *Timing*: an answer comes ten clocks after its access.
+    *Timing*: an answer comes nine clocks after its access.
 
     Parameters
     ----------

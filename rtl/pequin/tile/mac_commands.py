@@ -104,10 +104,9 @@ class MacCommands(wiring.Component):
             m.d.sync += [words.eq(self.command.payload), held.eq(self.command.valid)]
         with m.Elif(~checked):
             m.d.sync += [checked.eq(1), bad.eq(self._impossible(words)), source_sent.eq(0)]
-        with m.Elif(bad):
-            with m.If(~emitting.r_rdy):
-                m.d.sync += [refused.eq(1), refused_word.eq(words[0])]
-                m.d.sync += [held.eq(0), checked.eq(0)]
+        with m.Elif(bad), m.If(~emitting.r_rdy):
+            m.d.sync += [refused.eq(1), refused_word.eq(words[0])]
+            m.d.sync += [held.eq(0), checked.eq(0)]
         with m.Else():
             with m.If(self.source.ready):
                 m.d.sync += source_sent.eq(1)

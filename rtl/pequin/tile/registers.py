@@ -49,8 +49,9 @@ for a STEP. error: code [7:0] and unit [11:8] of the last stop. waiting: bit u i
 waits for a semaphore.
 """
 
-SETTINGS = ("watchdog", "refresh")
-"""Words of the settings beat: the watchdog's limit (clocks, 0 is off); `RefreshMode`."""
+SETTINGS = ("watchdog", "refresh", "hold")
+"""Words of the settings beat: the watchdog's limit (clocks, 0 is off); `RefreshMode`; whether all
+counters stand still, so that the beats of them that are read are of one clock."""
 
 WATCHDOG_CLOCKS = 1 << 16
 """The watchdog's limit after reset."""
@@ -67,7 +68,7 @@ class Registers(wiring.Component):
     Only the settings are writable; a write to another beat has no effect and is answered with
     `ErrorCode.ACCESS`. All words of a beat are of the same clock.
 
-    *Timing*: an answer comes three clocks after its access.
+    *Timing*: an answer comes two clocks after its access.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ class Registers(wiring.Component):
         As `STATUS`.
     semaphores : In(8).array(SEMAPHORES)
     counter : In(COUNTER_BITS).array(counters)
-    watchdog : Out(32), refresh : Out(RefreshMode)
+    watchdog : Out(32), refresh : Out(RefreshMode), hold : Out(1)
         Settings.
 
     Raises
@@ -99,6 +100,7 @@ class Registers(wiring.Component):
     counter: Any
     watchdog: Any
     refresh: Any
+    hold: Any
 
     def __init__(self, params: TileParams, *, counters: int) -> None:
         if counters < 1:
@@ -113,6 +115,7 @@ class Registers(wiring.Component):
                 "counter": In(COUNTER_BITS).array(counters),
                 "watchdog": Out(32, init=WATCHDOG_CLOCKS),
                 "refresh": Out(RefreshMode, init=RefreshMode.PER_BANK),
+                "hold": Out(1),
             }
         )
 
@@ -152,6 +155,7 @@ class Registers(wiring.Component):
                 m.d.sync += [
                     self.watchdog.eq(held.data[:32]),
                     self.refresh.eq(RefreshMode(held.data[32:34])),
+                    self.hold.eq(held.data[64]),
                 ]
         with m.Elif(self.answer.ready):
             m.d.sync += [busy.eq(0), looked_up.eq(0)]
@@ -165,7 +169,7 @@ class Registers(wiring.Component):
         c = self._params.config
         sizes = (c.columns, c.lanes, c.vector_elements, c.kv_beats, c.program_words)
         identity = (MAGIC, VERSION, *sizes, self._counters)
-        settings = Cat(self.watchdog, self.refresh.as_value())
+        settings = Cat(self.watchdog, self.refresh.as_value(), Const(0, 30), self.hold)
         wide = [Cat(count, Const(0, 64 - COUNTER_BITS)) for count in self.counter]
         return [
             Cat(Const(word, 32) for word in identity),

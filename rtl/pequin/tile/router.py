@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import enum, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -206,16 +206,17 @@ class HostRouter(wiring.Component):
         """Carry out one access to another memory; all answers are made here."""
         current = self._current
         quiet = Signal(name="quiet")
-        m.d.comb += quiet.eq(self._held & (self._count == 0) & ~self.clear)
+        lasting = (current.memory == Memory.HBM) | Cat(current.memory == x for x in LASTING).any()
+        m.d.comb += quiet.eq(self._held & (self._count == 0) & (lasting | ~self.clear))
         ended = Signal(name="ended")
-        sent_now = Signal(name="sent_now")
+        sent_now, written = Signal(name="sent_now"), Signal(name="written")
         answer = self._answer
         with m.If(self._came):
             m.d.comb += self._hbm_answer(answer)
         with m.Elif(quiet & self._outside):
             m.d.comb += [answer.error.eq(ErrorCode.ACCESS), ended.eq(self._output.w_rdy)]
         with m.Elif(quiet & (current.memory == Memory.VECTOR)):
-            self._vector(m, answer, ended, sent_now)
+            self._vector(m, answer, ended, sent_now, written)
         for memory, name in BEAT_PORTS.items():
             with m.Elif(quiet & (current.memory == memory)):
                 access, given = getattr(self, f"{name}_access"), getattr(self, f"{name}_answer")
@@ -225,7 +226,7 @@ class HostRouter(wiring.Component):
                     access.payload.data.eq(current.data),
                     access.valid.eq(~self._sent),
                     sent_now.eq(access.valid & access.ready),
-                    given.ready.eq(self._output.w_rdy),
+                    given.ready.eq(self._sent & self._output.w_rdy),
                     answer.error.eq(given.payload.error),
                     answer.data.eq(Mux(current.write, 0, given.payload.data)),
                     ended.eq(given.valid & given.ready),
@@ -234,8 +235,8 @@ class HostRouter(wiring.Component):
             m.d.sync += self._sent.eq(1)
         with m.If(ended):
             m.d.sync += self._sent.eq(0)
-        with m.If(self.clear & (current.memory != Memory.HBM)):
-            m.d.sync += self._sent.eq(0)
+        with m.If(self.clear & ~lasting):
+            m.d.sync += [self._sent.eq(0), written.eq(0)]
         m.d.comb += [
             self._output.w_en.eq(self._came | ended),
             self._finished.eq(self._hbm_finished | ended),
@@ -255,23 +256,23 @@ class HostRouter(wiring.Component):
             ),
         ]
 
-    def _vector(self, m: Module, answer: Any, ended: Signal, sent_now: Signal) -> None:
-        """Access vector memory: a write ends when it is accepted, a read with its data."""
-        current, request = self._current, self.vector
+    def _vector(
+        self, m: Module, answer: Any, ended: Signal, sent_now: Signal, written: Signal
+    ) -> None:
+        """Access vector memory. It does not answer a write, so that a read of the same follows."""
+        current, request, data = self._current, self.vector, self.vector_data
         shift = ACCESS_ELEMENTS.bit_length() - 1
         m.d.comb += [
-            request.payload.write.eq(current.write),
+            request.payload.write.eq(current.write & ~written),
             request.payload.address.eq(current.address << shift),
             request.payload.data.eq(current.data),
-            request.valid.eq(~self._sent & (~current.write | self._output.w_rdy)),
-            sent_now.eq(request.valid & request.ready & ~current.write),
-            self.vector_data.ready.eq(self._output.w_rdy),
-            answer.data.eq(Mux(current.write, 0, self.vector_data.payload)),
-            ended.eq(
-                Mux(
-                    current.write,
-                    request.valid & request.ready,
-                    self.vector_data.valid & self.vector_data.ready,
-                )
-            ),
+            request.valid.eq(~self._sent),
+            sent_now.eq(request.valid & request.ready & ~request.payload.write),
+            data.ready.eq(self._sent & self._output.w_rdy),
+            answer.data.eq(Mux(current.write, 0, data.payload)),
+            ended.eq(data.valid & data.ready),
         ]
+        with m.If(request.valid & request.ready):
+            m.d.sync += written.eq(current.write)
+        with m.If(ended):
+            m.d.sync += written.eq(0)

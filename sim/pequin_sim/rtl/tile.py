@@ -178,7 +178,7 @@ def run_tile(
     counters = counter_names()
     reads = dict(job.reads)
     reads[Memory.REGISTERS] = (0, register_beats(len(counters)))
-    accesses, loaded = _accesses(loads, reads)
+    accesses, loaded = _accesses(loads, reads, _settings(job, hold=True))
     if len(accesses) > ACCESSES:
         raise InputError(f"the bench carries out {ACCESSES} accesses, not {len(accesses)}")
     steps = _step_items(job.steps)
@@ -227,18 +227,26 @@ def _loads(params: TileParams, job: TileJob) -> list[tuple[Memory, int, Beats]]:
         )
     padded = np.zeros(-(-len(program) // 4) * 4, "<u8")
     padded[: len(program)] = program
-    settings = np.zeros((1, 32), np.uint8)
-    settings[0, :8] = np.array([job.watchdog, REFRESH[job.refresh]], "<u4").view(np.uint8)
     return [
-        (Memory.REGISTERS, SETTINGS_BEAT, settings),
+        (Memory.REGISTERS, SETTINGS_BEAT, _settings(job, hold=False)),
         (Memory.PROGRAM, 0, padded.view(np.uint8).reshape(-1, 32)),
         *job.loads,
     ]
 
 
+def _settings(job: TileJob, *, hold: bool) -> Beats:
+    settings = np.zeros((1, 32), np.uint8)
+    words = np.array([job.watchdog, REFRESH[job.refresh], hold], "<u4")
+    settings[0, :12] = words.view(np.uint8)
+    return settings
+
+
 def _accesses(
-    loads: Sequence[tuple[Memory, int, Beats]], reads: Mapping[Memory, tuple[int, int]]
+    loads: Sequence[tuple[Memory, int, Beats]],
+    reads: Mapping[Memory, tuple[int, int]],
+    hold: Beats,
 ) -> tuple[Words, int]:
+    """Return loads, then what holds the counters, then reads; and the number of loads."""
     layout = TileAccess.as_shape()
     parts = [
         pack(
@@ -251,9 +259,9 @@ def _accesses(
             },
             len(beats),
         )
-        for memory, base, beats in loads
+        for memory, base, beats in (*loads, (Memory.REGISTERS, SETTINGS_BEAT, hold))
     ]
-    loaded = sum(len(part) for part in parts)
+    loaded = sum(len(part) for part in parts[:-1])
     parts += [
         pack(layout, {"memory": memory.value, "address": base + np.arange(count)}, count)
         for memory, (base, count) in reads.items()
@@ -284,7 +292,7 @@ def _collect(
     words = run.recorded["answers"]
     data, errors = words[:, 1:33], words[:, 0].tolist()
     assert word_bytes(TileAnswer.as_shape()) == 33
-    at = loaded
+    at = loaded + 1
     memories = {}
     for memory, (_, count) in reads.items():
         memories[memory] = data[at : at + count]
