@@ -25,7 +25,8 @@ class HbmChannel(wiring.Component):
 
     Members
     -------
-    port, refresh, ecc_event, ecc_event_valid, causes, events, refresh_late, broken_rule, clear, hold
+    port, refresh, ecc_event, ecc_event_valid, causes, events, refresh_late, broken_rule, clear,
+    hold
         As `HbmController`.
     flip, fault
         As `HbmDevice`.
