@@ -16,6 +16,7 @@ from pequin_sim.isa import (
     TABLE_FIELDS,
     UNIT_FIELDS,
     UNITS,
+    WORD_NAMES,
     Instruction,
     LaunchWord,
     Program,
@@ -289,8 +290,14 @@ class ProgramBuilder:
         launch = LaunchWord(levels=len(levels), **joins)  # type: ignore[arg-type]
         self.emit("launch", unit=UNITS[unit], imm=launch.pack())
 
-    def clear_strides(self, unit: str, levels: int) -> None:
-        """Set all strides of some levels to zero: after a restart they may hold anything."""
+    def clear(self, unit: str, levels: int) -> None:
+        """Set all words, and all strides of some levels, to zero.
+
+        After a restart they may hold anything, and a field that a tile cannot hold is refused
+        whether its command uses it or not.
+        """
+        for word in range(len(WORD_NAMES[unit])):
+            self._set(unit, word, 0)
         for level in range(1, levels + 1):
             for word in STRIDED[unit]:
                 self._set(unit, stride_register(unit, word, level), 0)

@@ -69,6 +69,10 @@ class CompiledDecoder:
         return image(self.plan, model)
 
 
+LOOP_LEVELS = {"mac": 1, "stream": 0, "kv": 2, "vector": 2, "drain": 2, "dma": 1}
+"""Loop levels that the program's launches have, by unit."""
+
+
 class DecoderCode:
     """Emits the program around the layers: start, step, embedding, layer loop, head.
 
@@ -99,8 +103,8 @@ class DecoderCode:
         """Set what no step changes."""
         b, shape = self.b, self.plan.shape
         b.section("start")
-        for unit, levels in (("mac", 1), ("kv", 2), ("vector", 2), ("drain", 2), ("dma", 1)):
-            b.clear_strides(unit, levels)
+        for unit, levels in LOOP_LEVELS.items():
+            b.clear(unit, levels)
         b.launch("kv", signal="configured", kind="configure", blocks=shape.head_blocks)
         s = self.map.scalars
         constants = {

@@ -8,6 +8,7 @@ import pytest
 from pequin.config import TileConfig, TileParams
 from pequin.errors import InputError
 from pequin_sim.compiler import Options, compile_decoder
+from pequin_sim.isa import UNIT_NAMES, register_exists
 from pequin_sim.machine import Column, Machine, Step
 from pequin_sim.model import (
     Formats,
@@ -236,6 +237,22 @@ def test_streams_may_be_any_number_of_matrices_ahead(ahead):
             t.value for t in other.step(token, wants).tokens
         ]
         assert run.hbm_beats(result) == run.compiled.step_beats(wants)
+
+
+def test_old_contents_of_unit_registers_do_not_matter():
+    """A program may be started again without a reset."""
+    clean, dirty = (Run(SMALL, tile("ref"), head="logits") for _ in range(2))
+    params = tile("ref")
+    dirty.machine = Machine(params, dirty.hbm, dirty.compiled.program)
+    rng = np.random.default_rng(5)
+    for unit, registers in dirty.machine.registers.items():
+        for number in range(64):
+            if register_exists(UNIT_NAMES[unit], number):
+                registers.set(number, int(rng.integers(1 << 32)))
+    dirty.machine.run()
+    for token in tokens(SMALL, 3):
+        a, b = clean.step(token), dirty.step(token)
+        assert np.array_equal(clean.logits(a), dirty.logits(b))
 
 
 def test_layers_run_through_the_same_instructions():
