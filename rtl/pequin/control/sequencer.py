@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -72,7 +72,7 @@ class Sequencer(wiring.Component):
     signal_pc : Out(PC_BITS)
         Program counter of the instruction that signalled in the clock before.
     fault : Out(UnitFault), fault_valid : Out(1)
-        Pulse; the program has stopped.
+        Pulse; the program has stopped, and all its events have been taken.
     pc : Out(PC_BITS)
         Of the instruction at work, or of the last one.
     running : Out(1)
@@ -235,7 +235,6 @@ class Sequencer(wiring.Component):
             far.eq(now.imm >= words),
             self._leaves.eq(Mux(jumps, far, self._pc == words - 1)),
         ]
-        m.d.sync += self.fault_valid.eq(0)
         with m.If(self._finish):
             with m.If(self._leaves):
                 self._fail(m, ErrorCode.PC, Mux(jumps, now.imm, words))
@@ -243,11 +242,7 @@ class Sequencer(wiring.Component):
                 m.d.sync += self._pc.eq(Mux(jumps, now.imm[:PC_BITS], self._pc + 1))
 
     def _fail(self, m: Module, code: Any, detail: Any) -> None:
-        m.d.sync += [
-            self.fault_valid.eq(1),
-            self.fault.code.eq(code),
-            self.fault.detail.eq(detail),
-        ]
+        m.d.sync += [self.fault.code.eq(code), self.fault.detail.eq(detail)]
 
     def _send(self, m: Module) -> None:
         """Hold what goes out until it is taken."""
@@ -267,7 +262,8 @@ class Sequencer(wiring.Component):
     def _run(self, m: Module) -> None:
         """Step through the program."""
         fetcher = self._fetcher
-        self._ready = Signal(name="ready")
+        self._ready, faulted = Signal(name="ready"), Signal(name="faulted")
+        m.d.sync += self.fault_valid.eq(faulted)
         m.d.comb += self._ready.eq(fetcher.valid & self._cleared)
         with m.FSM(name="run") as self._fsm:
             with m.State("IDLE"), m.If(self.start):
@@ -278,15 +274,15 @@ class Sequencer(wiring.Component):
                 m.next = "EXECUTE"
                 with m.If(self._outside):
                     self._fail(m, ErrorCode.PC, self._pc)
-                    m.next = "IDLE"
+                    m.next = "FAULT"
             with m.State("EXECUTE"), m.If(self._ready):
                 with m.If(fetcher.instruction.failed):
                     place = Memory.PROGRAM.value << MEMORY_SHIFT | self._pc
                     self._fail(m, ErrorCode.SRAM_ECC, place)
-                    m.next = "IDLE"
+                    m.next = "FAULT"
                 with m.Elif(self._check.fault.code != ErrorCode.NONE):
                     self._fail(m, self._check.fault.code, self._check.fault.detail)
-                    m.next = "IDLE"
+                    m.next = "FAULT"
                 with m.Else():
                     self._execute(m)
             with m.State("LOOK_UP"):
@@ -296,6 +292,10 @@ class Sequencer(wiring.Component):
                 self._end(m)
             with m.State("STEP"), m.If(self._table.loaded):
                 self._end(m)
+            # What the program has told before its error must not be lost in the stop.
+            with m.State("FAULT"), m.If(~self.events.valid):
+                m.d.comb += faulted.eq(1)
+                m.next = "IDLE"
         m.d.comb += [
             self.running.eq(~self._fsm.ongoing("IDLE")),
             self.stepping.eq(self._fsm.ongoing("STEP")),
@@ -327,7 +327,7 @@ class Sequencer(wiring.Component):
                 m.next = "LOOK_UP"
                 with m.If(~self._table.exists):
                     self._fail(m, ErrorCode.TABLE, self._alu.a)
-                    m.next = "IDLE"
+                    m.next = "FAULT"
             with m.Case(Opcode.SET, Opcode.LAUNCH), m.If(self._items_free):
                 self._send_item(m)
                 self._end(m)
@@ -347,7 +347,7 @@ class Sequencer(wiring.Component):
         m.d.comb += self._finish.eq(1)
         m.next = "EXECUTE"
         with m.If(self._leaves):
-            m.next = "IDLE"
+            m.next = "FAULT"
 
     def _send_item(self, m: Module) -> None:
         now, payload = self._now, self.items.payload
@@ -374,11 +374,14 @@ class Sequencer(wiring.Component):
 
     def _explain(self, m: Module) -> None:
         """Tell what this clock is spent on."""
-        now, cause = self._now, self.cause
-        leaving = self._fsm.ongoing("EXECUTE") & self._ready & (now.opcode == Opcode.HALT)
+        opcode, cause, state = self._now.opcode, self.cause, self._fsm.ongoing
+        executes = state("EXECUTE")
+        halts = executes & (opcode == Opcode.HALT)
+        sends = executes & ((opcode == Opcode.SET) | (opcode == Opcode.LAUNCH))
+        tells = executes & (opcode == Opcode.EVENT)
         m.d.comb += [
             self.pc.eq(self._pc),
-            self.moved.eq(Cat(self._finish, self._begin).any()),
+            self.moved.eq(self._finish | self._begin),
             self.waiting.eq(self.take_valid & ~self.taken),
             self.waiting_for.eq(self.lacks),
             cause.eq(SequencerCause.EXECUTE),
@@ -389,12 +392,9 @@ class Sequencer(wiring.Component):
             m.d.comb += cause.eq(SequencerCause.SEMAPHORE)
         with m.Elif(self.stepping):
             m.d.comb += cause.eq(SequencerCause.STEP)
-        with m.Elif(self._begin | (self._fsm.ongoing("EXECUTE") & ~self._ready)):
+        with m.Elif(self._begin | (executes & ~self._ready)):
             m.d.comb += cause.eq(SequencerCause.FETCH)
-        with m.Elif(
-            ((now.opcode == Opcode.SET) | (now.opcode == Opcode.LAUNCH) | leaving)
-            & ~self._items_free
-        ):
+        with m.Elif((sends & ~self._items_free) | (halts & self.items.valid)):
             m.d.comb += cause.eq(SequencerCause.QUEUE)
-        with m.Elif(((now.opcode == Opcode.EVENT) | leaving) & ~self._events_free):
+        with m.Elif((tells & ~self._events_free) | ((halts | state("FAULT")) & self.events.valid)):
             m.d.comb += cause.eq(SequencerCause.EVENT)
