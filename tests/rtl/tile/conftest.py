@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from amaranth.hdl import Shape, Value
+from amaranth.lib import data
 from amaranth.sim import Simulator
 
 from pequin.config import TileConfig, TileParams
@@ -20,10 +21,12 @@ def decode(shape, raw):
 
 
 def _plain(value, shape):
-    layout = shape.as_shape() if hasattr(shape, "as_shape") else shape
-    if hasattr(layout, "members"):
+    layout = shape
+    while not isinstance(layout, data.Layout) and hasattr(layout, "as_shape"):
+        layout = layout.as_shape()
+    if isinstance(layout, data.StructLayout):
         return {name: _plain(value[name], member) for name, member in layout.members.items()}
-    if hasattr(layout, "elem_shape"):
+    if isinstance(layout, data.ArrayLayout):
         return [_plain(value[i], layout.elem_shape) for i in range(layout.length)]
     return getattr(value, "value", value)
 
