@@ -17,6 +17,7 @@ from pequin.harness.pauses import PauseControl, Pauser
 from pequin.hbm.channel import HbmChannel
 from pequin.hbm.config import HbmConfig
 from pequin.hbm.timing import HbmGeometry
+from pequin.host.types import HostCause
 from pequin.kv.buffer import KvBuffer
 from pequin.mac.array import MacArray
 from pequin.move.dma import DmaUnit
@@ -89,6 +90,8 @@ class TileCore(wiring.Component):
         inverted.
     hbm_pauses : In(PauseControl)
         With the parameter of that name.
+    host_cause : In(HostCause)
+        What the host port did in this clock, to be counted.
     """
 
     accesses: Any
@@ -102,6 +105,7 @@ class TileCore(wiring.Component):
     flip_fifo: Any
     flip_program: Any
     hbm_pauses: Any
+    host_cause: Any
 
     def __init__(self, params: TileParams, *, hbm_pauses: bool = False) -> None:
         self._params, self._pauses = params, hbm_pauses
@@ -113,6 +117,7 @@ class TileCore(wiring.Component):
                 "control": In(stream.Signature(TileControl)),
                 "events": Out(stream.Signature(TileEvent)),
                 "state": Out(STATE_BITS),
+                "host_cause": In(HostCause, init=HostCause.IDLE),
                 **{name: In(2) for name in self.flips},
                 **({"hbm_pauses": In(PauseControl)} if hbm_pauses else {}),
             }
@@ -465,6 +470,7 @@ class TileCore(wiring.Component):
             "kv": self._kv.cause,
             "vector": self._vector.cause,
             "dma": self._dma.cause,
+            "host": self.host_cause,
         }
         for unit, queue in self._queues.items():
             causes[f"queue.{unit.name.lower()}"] = queue.cause

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from pequin.control.types import QueueCause, SequencerCause
 from pequin.counters import COUNTER_BITS
 from pequin.hbm.counters import CAUSES, EVENTS
+from pequin.host.types import HostCause
 from pequin.kv.types import KvCause
 from pequin.mac.types import Cause as MacCause
 from pequin.move.types import DmaCause, StreamCause
@@ -25,6 +26,7 @@ CAUSE_GROUPS: dict[str, type[enum.Enum]] = {
     "kv": KvCause,
     "vector": LaneCause,
     "dma": DmaCause,
+    "host": HostCause,
 }
 """Groups of causes. In every clock one cause of each group counts: their sum is `clocks`."""
 
