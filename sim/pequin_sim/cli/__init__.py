@@ -13,6 +13,8 @@ COMMANDS = {
     "synth": "Count a component's FPGA cells and, on request, place and route it.",
     "hbm": "Measure the HBM channel, or play a request trace on it.",
     "matmul": "Multiply your own matrices on the simulated MAC array.",
+    "asm": "Assemble a program of the tile.",
+    "disasm": "Print a program image as source text.",
     "bench": "Measure simulation speed.",
 }
 

@@ -8,8 +8,8 @@ from pequin.errors import InputError
 from pequin_sim.isa.instructions import BRANCHES, Instruction, LaunchWord, Program, decode, is_legal
 from pequin_sim.isa.units import SEMAPHORES, UNIT_NAMES, UNITS
 
-_UNIT_BIT = SEMAPHORES
-"""Facts are sets of bits: semaphores signalled, and from this bit on units launched."""
+_SUPPLIERS = {"mac": ("stream", "kv"), "drain": ("mac", "dma")}
+"""Units that take what others bring."""
 
 
 def check_program(program: Program) -> None:
@@ -28,11 +28,9 @@ def check_program(program: Program) -> None:
     code = [decode(int(word)) for word in program.words]
     reached: set[int] = set()
     for entry in program.entries:
-        facts = _facts(program, code, entry)
-        reached |= facts.keys()
-        for pc in sorted(facts):
-            _check_waits(program, code[pc], pc, facts[pc])
-            _check_supply(program, code[pc], pc, facts[pc])
+        reached |= _reached(program, code, entry)
+        _check_waits(program, code, entry)
+        _check_supplies(program, code, entry)
     _check_owners(program, code, sorted(reached))
 
 
@@ -42,32 +40,41 @@ def _fail(program: Program, pc: int, message: str) -> InputError:
     return InputError(f"{where}: {message}")
 
 
-def _facts(program: Program, code: list[Instruction], entry: int) -> dict[int, int]:
-    """Return, for each address that can be reached, what may have happened before it."""
+def _reached(program: Program, code: list[Instruction], entry: int) -> set[int]:
+    """Return the addresses that can be reached."""
     if entry >= len(code):
         raise InputError("the program has no instructions")
-    facts = {entry: 0}
-    todo = [entry]
+    reached, todo = {entry}, [entry]
     while todo:
         pc = todo.pop()
-        after = facts[pc] | _adds(code[pc])
         for target in _next(program, code[pc], pc):
-            known = facts.get(target)
-            if known is None or known | after != known:
-                facts[target] = (known or 0) | after
+            if target not in reached:
+                reached.add(target)
                 todo.append(target)
-    return facts
+    return reached
 
 
-def _adds(i: Instruction) -> int:
-    """Return the facts that an instruction adds."""
-    if i.mnemonic == "signal":
-        return 1 << i.imm if i.imm < SEMAPHORES else 0
-    if i.mnemonic != "launch":
-        return 0
-    signal = LaunchWord.unpack(i.imm).signal
-    added = 1 << _UNIT_BIT + i.unit
-    return added | (1 << signal if signal is not None and signal < SEMAPHORES else 0)
+def _never(
+    program: Program, code: list[Instruction], entry: int, needs: list[bool], gives: list[bool]
+) -> list[int]:
+    """Return the instructions that need what none can have given on any way to them.
+
+    A way ends where something is needed that has not been given.
+    """
+    start = (entry, False)
+    reached, todo = {start}, [start]
+    while todo:
+        pc, given = todo.pop()
+        if needs[pc] and not given:
+            continue
+        given = given or gives[pc]
+        for target in _next(program, code[pc], pc):
+            if (target, given) not in reached:
+                reached.add((target, given))
+                todo.append((target, given))
+    return sorted(
+        pc for pc, given in reached if needs[pc] and not given and (pc, True) not in reached
+    )
 
 
 def _next(program: Program, i: Instruction, pc: int) -> Iterator[int]:
@@ -104,28 +111,27 @@ def _signals(i: Instruction) -> tuple[int, ...]:
     return () if signal is None else (signal,)
 
 
-def _check_waits(program: Program, i: Instruction, pc: int, before: int) -> None:
-    for number in _waits(i):
-        if number < SEMAPHORES and not before >> number & 1:
-            raise _fail(
-                program,
-                pc,
-                f"deadlock: nothing before this wait can have signalled semaphore {number}",
-            )
+def _check_waits(program: Program, code: list[Instruction], entry: int) -> None:
+    waits, signals = [_waits(i) for i in code], [_signals(i) for i in code]
+    found = []
+    for number in {n for numbers in waits for n in numbers if n < SEMAPHORES}:
+        needs = [number in numbers for numbers in waits]
+        gives = [number in numbers for numbers in signals]
+        found += [(pc, number) for pc in _never(program, code, entry, needs, gives)]
+    for pc, number in sorted(found):
+        message = f"deadlock: nothing before this wait can have signalled semaphore {number}"
+        raise _fail(program, pc, message)
 
 
-def _check_supply(program: Program, i: Instruction, pc: int, before: int) -> None:
+def _check_supplies(program: Program, code: list[Instruction], entry: int) -> None:
     """Check that what a unit takes from another can have been launched before."""
-    if i.mnemonic != "launch":
-        return
-    sources = {UNITS["mac"]: ("stream", "kv"), UNITS["drain"]: ("mac", "dma")}.get(i.unit, ())
-    if sources and not any(before >> _UNIT_BIT + UNITS[unit] & 1 for unit in sources):
-        raise _fail(
-            program,
-            pc,
-            f"deadlock: {UNIT_NAMES[i.unit]} takes what {' or '.join(sources)} brings, and "
-            "neither is launched before",
-        )
+    for name, sources in _SUPPLIERS.items():
+        givers = [UNITS[source] for source in sources]
+        needs = [i.mnemonic == "launch" and i.unit == UNITS[name] for i in code]
+        gives = [i.mnemonic == "launch" and i.unit in givers for i in code]
+        for pc in _never(program, code, entry, needs, gives):
+            message = f"takes what {' or '.join(sources)} brings, and neither is launched before"
+            raise _fail(program, pc, f"deadlock: {name} {message}")
 
 
 def _check_owners(program: Program, code: list[Instruction], reached: list[int]) -> None:

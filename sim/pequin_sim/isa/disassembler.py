@@ -117,7 +117,7 @@ def _set(i: Instruction) -> str | None:
 def _fields(unit: str, word: int, value: int) -> str | None:
     """Return a word of several fields by their names, if that says all of it."""
     fields = unpack_word(unit, word, value)
-    if not value or all(UNIT_FIELDS[unit][name].width == 32 for name in fields):
+    if not value or len(fields) == 1:
         return None
     used = {name: number for name, number in fields.items() if number}
     if pack_word(unit, word, **used) != value:
