@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -20,6 +21,9 @@ from pequin.vector.types import kv_write
 
 EVENTS = 256
 """Completions and faults that wait to be recorded."""
+
+_STORED = 5
+"""Clocks from the acceptance of a host's write to its storing, when nothing is in its way."""
 
 
 class StepKind(enum.Enum, shape=2):
@@ -40,7 +44,7 @@ def kv_script() -> data.StructLayout:
     write, command, access
         The item for that input; a DMA request is `access.address`.
     flip
-        With an access: errors injected into the writes from here to the next access.
+        With an access: errors injected into its write, and into others until the next access.
     """
     return data.StructLayout(
         {
@@ -144,7 +148,7 @@ class KvBench(wiring.Component):
             Signal(16, name=name) for name in ("commands", "reads", "accesses")
         )
         idle, allowed = Signal(), Signal()
-        flip = Signal.like(given.flip, name="flip")
+        flips = [Signal.like(given.flip, name=f"flip_{i}") for i in range(_STORED)]
         m.d.comb += [
             idle.eq((commands | reads | accesses) == 0),
             allowed.eq(script.valid & (~given.barrier | idle)),
@@ -152,7 +156,7 @@ class KvBench(wiring.Component):
             kv.command.payload.eq(given.command),
             kv.dma_request.payload.eq(given.access.address),
             kv.access.payload.eq(given.access),
-            kv.flip.eq(flip),
+            kv.flip.eq(flips[-1]),
         ]
         inputs = {
             StepKind.WRITE: kv.writes,
@@ -168,7 +172,8 @@ class KvBench(wiring.Component):
             commands.eq(commands + passed[StepKind.COMMAND] - (kv.done | kv.fault_valid)),
             reads.eq(reads + passed[StepKind.DMA] - (kv.dma_data.valid & kv.dma_data.ready)),
             accesses.eq(accesses + passed[StepKind.ACCESS] - (kv.answer.valid & kv.answer.ready)),
-            flip.eq(Mux(passed[StepKind.ACCESS], given.flip, flip)),
+            flips[0].eq(Mux(passed[StepKind.ACCESS], given.flip, flips[0])),
+            *(after.eq(before) for before, after in pairwise(flips)),
         ]
 
     def _watch(self, m: Module) -> None:

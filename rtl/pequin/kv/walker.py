@@ -115,7 +115,7 @@ class KvWalker(wiring.Component):
         stopped, special = Signal(), Signal()
         m.d.comb += [
             self._free.eq(~self.reads.valid | self.reads.ready),
-            self.hold.eq(self._waiting & ~self._clean & ~stopped),
+            self.hold.eq(self._waiting & ~self._clean & ~self.quiet & ~stopped),
             self._begin.eq(
                 self._waiting
                 & (self._clean | self.quiet)
