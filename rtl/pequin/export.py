@@ -20,7 +20,7 @@ from amaranth.lib import data, wiring
 
 from pequin.errors import ConfigError
 
-LIBRARY = ("pequin_ram", "hbm_player")
+LIBRARY = ("pequin_ram", "hbm_player", "packet_mailbox")
 """Hand-written Verilog modules, each a file `pequin/verilog/NAME.v`."""
 
 

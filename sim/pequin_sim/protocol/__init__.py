@@ -1,0 +1,68 @@
+"""The packets between host and tile (docs/protocol.md): encoder, decoders, the host's books."""
+
+from pequin_sim.protocol.codec import decode, encode, judge, seal
+from pequin_sim.protocol.crc import crc32c
+from pequin_sim.protocol.decoder import Damage, StreamDecoder
+from pequin_sim.protocol.files import LinkScript, Recorded, play_record, read_records
+from pequin_sim.protocol.packets import (
+    Ack,
+    Clear,
+    Column,
+    Credit,
+    Data,
+    Event,
+    EventKind,
+    Hello,
+    MemoryId,
+    Nak,
+    Packet,
+    PacketType,
+    ProtocolError,
+    Read,
+    Rule,
+    Sizes,
+    Start,
+    Step,
+    Stop,
+    Welcome,
+    Write,
+)
+from pequin_sim.protocol.session import Answered, HostSession, SessionError
+
+__all__ = [
+    "Ack",
+    "Answered",
+    "Clear",
+    "Column",
+    "Credit",
+    "Damage",
+    "Data",
+    "Event",
+    "EventKind",
+    "Hello",
+    "HostSession",
+    "LinkScript",
+    "MemoryId",
+    "Nak",
+    "Packet",
+    "PacketType",
+    "ProtocolError",
+    "Read",
+    "Recorded",
+    "Rule",
+    "SessionError",
+    "Sizes",
+    "Start",
+    "Step",
+    "Stop",
+    "StreamDecoder",
+    "Welcome",
+    "Write",
+    "crc32c",
+    "decode",
+    "encode",
+    "judge",
+    "play_record",
+    "read_records",
+    "seal",
+]
