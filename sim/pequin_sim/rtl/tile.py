@@ -99,7 +99,9 @@ class TileJob:
     steps
         STEPs of the host, in order.
     events
-        Events after which the run is over; an error event ends it in any case.
+        Events after which a run is over; an error event ends it in any case.
+    starts
+        Program addresses, each started when the run before is over.
     hbm
         Content of HBM from beat 0 on.
     loads
@@ -114,15 +116,16 @@ class TileJob:
         Of the bench's streams.
     hbm_pauses
         Of the channel's answers to the tile; needs a bench with `memory_pauses`.
-    start_pc
-        Where the program starts.
     stop_after
-        Clocks after START at which the host sends STOP; 0 never.
+        Clocks after the first START at which the host sends STOP; 0 never.
+    timeout_clocks
+        Clocks after which the whole run counts as hung.
     """
 
     program: npt.NDArray[np.uint64]
     steps: Sequence[Step] = ()
     events: int = 1
+    starts: Sequence[int] = (0,)
     hbm: Beats | None = None
     loads: Sequence[tuple[Memory, int, Beats]] = ()
     reads: Mapping[Memory, tuple[int, int]] = field(default_factory=dict)
@@ -131,7 +134,6 @@ class TileJob:
     flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     pauses: Mapping[str, Pauses] = field(default_factory=dict)
     hbm_pauses: Pauses | None = None
-    start_pc: int = 0
     stop_after: int = 0
     timeout_clocks: int = 5_000_000
 
@@ -189,13 +191,13 @@ def run_tile(
                 f"HBM holds {params.config.store_bytes} bytes, not {32 * len(job.hbm)}"
             )
         images = {"hbm": job.hbm, "hbm.ecc": check_bytes(job.hbm)}
-    orders = pack(
-        TileControl.as_shape(),
-        {"kind": [ControlKind.START.value, ControlKind.STOP.value], "pc": [job.start_pc, 0]},
-        2,
-    )
+    orders = [(ControlKind.START.value, pc) for pc in job.starts]
+    if job.stop_after:
+        orders.insert(1, (ControlKind.STOP.value, 0))
+    kinds, places = zip(*orders, strict=True)
+    control = pack(TileControl.as_shape(), {"kind": kinds, "pc": places}, len(orders))
     bench = BenchJob(
-        inputs={"accesses": accesses, "steps": steps, "control": orders},
+        inputs={"accesses": accesses, "steps": steps, "control": control},
         outputs={
             "answers": (len(accesses), word_bytes(TileAnswer.as_shape())),
             "events": (EVENTS, word_bytes(TileEvent.as_shape())),
@@ -207,6 +209,7 @@ def run_tile(
         extra={
             "loaded": loaded,
             "events": job.events,
+            "starts": len(job.starts),
             "flips": {name: list(value) for name, value in job.flips.items()},
             "stop_after": job.stop_after,
             "hbm_pauses": job.hbm_pauses.packed() if job.hbm_pauses else None,

@@ -1,7 +1,7 @@
 """Run a `pequin_sim.rtl.tile.TileJob`: load, start, wait for events, read back.
 
 Job keys beside those of `pequin_tb.stream_bench`: `loaded` (accesses before the start; the others
-come at the end), `events` (events that end the run; an error ends it too), `flips` (port to clock
+come at the end), `events` (events that end a run; an error ends it too), `starts`, `flips` (port to clock
 and bits), `stop_after`, `hbm_pauses`.
 """
 
@@ -16,6 +16,9 @@ from pequin_tb.job import finish, load, reset, start_clock
 
 POLL_CLOCKS = 64
 """Clocks between two looks at the tile."""
+
+START_CLOCKS = 16
+"""Clocks from an order's release to its effect, at most."""
 
 FAILED = 1 << 4
 """Bit of the core's `state`: an error has stopped the tile."""
@@ -50,8 +53,9 @@ async def play(dut: Any) -> None:
     dut.start.value = 0
     budget = [job["timeout_clocks"]]
     await _until(dut, budget, job, lambda: int(dut.answers_taken.value) == job["loaded"])
-    dut.control_count.value = 1
-    clocks = await _run(dut, budget, job)
+    clocks = 0
+    for number in range(job["starts"]):
+        clocks += await _run(dut, budget, job, number)
     dut.accesses_count.value = job["counts"]["accesses"]
     total = job["counts"]["accesses"]
     await _until(dut, budget, job, lambda: int(dut.answers_taken.value) == total)
@@ -65,21 +69,27 @@ async def play(dut: Any) -> None:
     )
 
 
-async def _run(dut: Any, budget: list[int], job: dict[str, Any]) -> int:
-    """Wait for the events; inject flips and the stop in time. Return the clocks."""
+async def _run(dut: Any, budget: list[int], job: dict[str, Any], number: int) -> int:
+    """Start a program and wait for its end; inject flips and the stop. Return the clocks."""
     spent = 0
+    first = number == 0
+    stop_after = job["stop_after"] if first else 0
+    orders = number + 1 + bool(job["stop_after"] and not first)
     due = sorted((clock, name, bits) for name, (clock, bits) in job["flips"].items())
-    stop_after = job["stop_after"]
+    due = due if first else []
+    before = int(dut.events_taken.value)
+    dut.control_count.value = orders
+    await ClockCycles(dut.clk, START_CLOCKS)
     while True:
         if due and due[0][0] <= spent:
             _, name, bits = due.pop(0)
             getattr(dut, name).value = bits
         if stop_after and spent >= stop_after:
-            dut.control_count.value = 2
+            dut.control_count.value = orders + 1
         state = int(dut.state.value)
         if state & FAILED and not state & FREEZE:
             break
-        if int(dut.events_taken.value) >= job["events"]:
+        if int(dut.events_taken.value) >= before + job["events"]:
             break
         spent += await _wait(dut, budget, job)
     await ClockCycles(dut.clk, 4 * POLL_CLOCKS)
