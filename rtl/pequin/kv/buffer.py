@@ -138,7 +138,7 @@ class KvBuffer(wiring.Component):
             intake.hold.eq(walker.hold | outside.hold),
             intake.token_blocks.eq(walker.token_blocks),
             reader.active.eq(walker.active),
-            reader.hold.eq(walker.hold),
+            reader.waits.eq(walker.waits),
             self.token_blocks.eq(walker.token_blocks),
             self.output_last.eq(reader.output_last),
             self.done.eq(reader.done),

@@ -40,7 +40,7 @@ class KvReader(wiring.Component):
     Members
     -------
     reads : In(stream of kv_read())
-    active, hold : In(1)
+    active, waits : In(1)
         As `KvWalker`.
     want : Out(2), row : Out.array(2); granted : In(2); data, failed : In
         To the banks.
@@ -54,7 +54,7 @@ class KvReader(wiring.Component):
 
     reads: Any
     active: Any
-    hold: Any
+    waits: Any
     want: Any
     row: Any
     granted: Any
@@ -74,7 +74,7 @@ class KvReader(wiring.Component):
             {
                 "reads": In(stream.Signature(kv_read())),
                 "active": In(1),
-                "hold": In(1),
+                "waits": In(1),
                 "want": Out(BANKS),
                 "row": Out(address_bits(params) - 1).array(BANKS),
                 "granted": In(BANKS),
@@ -194,7 +194,7 @@ class KvReader(wiring.Component):
             ]
         with m.Elif(self._reading):
             m.d.comb += cause.eq(Mux(self._credit, KvCause.BANK, KvCause.OUTPUT))
-        with m.Elif(self.hold & ~self.reads.valid):
+        with m.Elif(self.waits & ~self.reads.valid):
             m.d.comb += cause.eq(KvCause.WRITES)
         with m.Elif(self.active | self.reads.valid):
             m.d.comb += cause.eq(KvCause.SETUP)

@@ -77,8 +77,8 @@ class KvWalker(wiring.Component):
     reads : Out(stream of kv_read())
     quiet : In(1)
         Nothing that was accepted is still to be written.
-    hold : Out(1)
-        A command waits for that.
+    hold : Out(1), waits : Out(1)
+        Accept nothing more until then, for the sake of a command; it has to wait.
     token_blocks : Out(3)
         As configured; 0 before.
     active : Out(1)
@@ -89,6 +89,7 @@ class KvWalker(wiring.Component):
     reads: Any
     quiet: Any
     hold: Any
+    waits: Any
     token_blocks: Any
     active: Any
 
@@ -99,6 +100,7 @@ class KvWalker(wiring.Component):
                 "reads": Out(stream.Signature(kv_read())),
                 "quiet": In(1),
                 "hold": Out(1),
+                "waits": Out(1),
                 "token_blocks": Out(3),
                 "active": Out(1),
             }
@@ -115,7 +117,8 @@ class KvWalker(wiring.Component):
         stopped, special = Signal(), Signal()
         m.d.comb += [
             self._free.eq(~self.reads.valid | self.reads.ready),
-            self.hold.eq(self._waiting & ~self._clean & ~self.quiet & ~stopped),
+            self.hold.eq(self._waiting & ~self._clean & ~stopped),
+            self.waits.eq(self.hold & ~self.quiet),
             self._begin.eq(
                 self._waiting
                 & (self._clean | self.quiet)

@@ -93,7 +93,7 @@ class StreamEngine(wiring.Component):
             m.d.comb += self.cause.eq(StreamCause.BUSY)
         with m.Elif(stopped):
             m.d.comb += self.cause.eq(StreamCause.IDLE)
-        with m.Elif((on_the_way != 0) | self.port.request.valid):
+        with m.Elif((on_the_way != 0) | (requester.asked != 0) | self.port.request.valid):
             m.d.comb += self.cause.eq(StreamCause.HBM)
         with m.Elif(requester.active):
             m.d.comb += self.cause.eq(StreamCause.ROOM)
