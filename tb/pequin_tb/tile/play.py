@@ -1,8 +1,8 @@
 """Run a `pequin_sim.rtl.tile.TileJob`: load, start, wait for events, read back.
 
 Job keys beside those of `pequin_tb.stream_bench`: `loaded` (accesses before the start; the others
-come at the end), `events` (events that end a run; an error ends it too), `starts`, `flips` (port to clock
-and bits), `stop_after`, `hbm_pauses`.
+come at the end), `events` (events that end a run; an error ends it too), `starts`, `flips` (port
+to clock and bits), `stop_after`, `hbm_pauses`.
 """
 
 from __future__ import annotations
