@@ -112,6 +112,8 @@ class TileJob:
         Settings of the tile.
     flips
         Error injection: name of a core's `flip_` port to (after so many clocks, bits).
+    early_flips
+        Bits of `flip_` ports from before the loads to the first start.
     pauses
         Of the bench's streams.
     hbm_pauses
@@ -132,6 +134,7 @@ class TileJob:
     watchdog: int = 1 << 16
     refresh: str = "per-bank"
     flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    early_flips: Mapping[str, int] = field(default_factory=dict)
     pauses: Mapping[str, Pauses] = field(default_factory=dict)
     hbm_pauses: Pauses | None = None
     stop_after: int = 0
@@ -211,6 +214,7 @@ def run_tile(
             "events": job.events,
             "starts": len(job.starts),
             "flips": {name: list(value) for name, value in job.flips.items()},
+            "early_flips": dict(job.early_flips),
             "stop_after": job.stop_after,
             "hbm_pauses": job.hbm_pauses.packed() if job.hbm_pauses else None,
         },

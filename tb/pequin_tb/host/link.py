@@ -20,6 +20,7 @@ from pequin_sim.protocol import (
     Answered,
     Clear,
     Column,
+    Credit,
     Data,
     Event,
     EventKind,
@@ -119,7 +120,7 @@ class TileLink:
     def send(self, packet: Packet) -> Packet:
         """Put a request on the link, without waiting; return it with its id."""
         numbered, frame = self.session.request(packet)
-        if any(numbered is pending for pending in self.session.pending):
+        if not isinstance(numbered, Credit):
             self._waiting[numbered.id] = (Flag(), [])
         self.post(frame)
         return numbered

@@ -2,7 +2,8 @@
 
 Job keys beside those of `pequin_tb.stream_bench`: `loaded` (accesses before the start; the others
 come at the end), `events` (events that end a run; an error ends it too), `starts`, `flips` (port
-to clock and bits), `stop_after`, `hbm_pauses`.
+to clock and bits), `early_flips` (port to bits, until the first start), `stop_after`,
+`hbm_pauses`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pequin_tb.job import finish, load, reset, start_clock
 
 POLL_CLOCKS = 64
 """Clocks between two looks at the tile."""
+
+FLIPS = ("flip_hbm", "flip_kv", "flip_fifo", "flip_program")
+"""Ports that inject errors."""
 
 START_CLOCKS = 16
 """Clocks from an order's release to its effect, at most."""
@@ -41,8 +45,8 @@ async def play(dut: Any) -> None:
             getattr(dut, f"{name}_pauses").value = 0
     for name in ("answers", "events"):
         getattr(dut, f"{name}_count").value = 0
-    for name in job["flips"]:
-        getattr(dut, name).value = 0
+    for name in FLIPS:
+        getattr(dut, name).value = job["early_flips"].get(name, 0)
     if job["hbm_pauses"] is not None:
         dut.hbm_pauses.value = job["hbm_pauses"]
     dut.accesses_count.value = job["loaded"]
@@ -54,6 +58,8 @@ async def play(dut: Any) -> None:
     budget = [job["timeout_clocks"]]
     await _until(dut, budget, job, lambda: int(dut.answers_taken.value) == job["loaded"])
     clocks = 0
+    for name in job["early_flips"]:
+        getattr(dut, name).value = 0
     for number in range(job["starts"]):
         clocks += await _run(dut, budget, job, number)
     dut.accesses_count.value = job["counts"]["accesses"]
