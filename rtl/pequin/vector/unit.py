@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,8 +23,6 @@ from pequin.vector.rows import issued_row
 from pequin.vector.scalars import Scalars
 from pequin.vector.types import (
     ACCESS_ELEMENTS,
-    Quantize,
-    Reduce,
     ResponseKind,
     Source,
     access_request,
@@ -43,8 +41,9 @@ class LaneCause(enum.Enum, shape=3):
     """What the lanes did in a clock; every clock has one cause.
 
     BUSY: a row was issued. BANK: a row waited for a memory bank, or for a rotary pair's end.
-    OPERAND: a command waits for the drain or for blocks. OUTPUT: it waits for room behind the
-    quantizer or the responses. DEPEND: it waits for an earlier command's result. IDLE: no command.
+    OPERAND: a row waits for the drain or for blocks. OUTPUT: it waits for room behind the
+    quantizer or the responses. DEPEND: a command waits for an earlier one's result, or makes its
+    first row. IDLE: no command.
     """
 
     BUSY = 0
@@ -142,7 +141,7 @@ class VectorUnit(wiring.Component):
         issued, accepted = self._arbitrate(m, parts)
         self._fetch(m, parts, issued, accepted)
         self._results(m, parts)
-        self._respond(m, parts, accepted & issued.vector_first, issued.row)
+        self._respond(m, parts, accepted & issued.entry_first)
         self._outside(m, parts)
         return m
 
@@ -164,8 +163,6 @@ class VectorUnit(wiring.Component):
             issue.checked.payload.eq(check.checked.payload),
             issue.checked.valid.eq(check.checked.valid),
             check.checked.ready.eq(issue.checked.ready),
-            issue.block_credit.eq(parts.quantizer.block_credit),
-            issue.value_credit.eq(parts.quantizer.value_credit),
         ]
         return issue
 
@@ -176,15 +173,18 @@ class VectorUnit(wiring.Component):
         use_drain, offered = Signal(), Signal()
         issued = Signal(issued_row(self._params))
         accepted = Signal()
+        memory_may, drain_may = Signal(), Signal()
         m.d.comb += [
-            use_drain.eq(Mux(locked, owner, drain_rows.valid)),
-            offered.eq(Mux(use_drain, drain_rows.valid, memory_rows.valid) & ~gap),
+            memory_may.eq(memory_rows.valid & self._room(parts, memory_rows.payload)),
+            drain_may.eq(drain_rows.valid & parts.granule & self._room(parts, drain_rows.payload)),
+            use_drain.eq(Mux(locked, owner, drain_may)),
+            offered.eq(Mux(use_drain, drain_may, memory_may) & ~gap),
             issued.eq(
                 Mux(use_drain, drain_rows.payload.as_value(), memory_rows.payload.as_value())
             ),
             accepted.eq(offered & parts.memory.ready),
-            drain_rows.ready.eq(use_drain & ~gap & parts.memory.ready),
-            memory_rows.ready.eq(~use_drain & ~gap & parts.memory.ready),
+            drain_rows.ready.eq(use_drain & accepted),
+            memory_rows.ready.eq(~use_drain & accepted),
             parts.memory.read.eq(offered),
         ]
         m.d.sync += gap.eq(accepted & issued.gap)
@@ -193,27 +193,35 @@ class VectorUnit(wiring.Component):
         self._explain(m, parts, accepted, offered | gap)
         return issued, accepted
 
+    def _room(self, parts: Any, row: Any) -> Value:
+        """Tell whether what the row starts has room behind the lanes."""
+        room: Value = parts.quantizer.block_credit | ~row.block_first
+        room = room & (parts.quantizer.value_credit | ~row.value_first)
+        return room & (parts.result_room | ~row.entry_first)
+
     def _explain(self, m: Module, parts: Any, accepted: Value, held: Value) -> None:
-        memory_queue, drain_queue = parts.issuers
-        room = parts.quantizer.block_credit & parts.quantizer.value_credit
-        waits = drain_queue.running & ~drain_queue.granule
-        depends = memory_queue.checked.valid | drain_queue.checked.valid
+        full, starts = Signal(), Signal()
+        rows = [issuer.rows for issuer in parts.issuers]
+        m.d.comb += [
+            full.eq(Cat(r.valid & ~self._room(parts, r.payload) for r in rows).any()),
+            starts.eq(Cat(i.running | i.checked.valid for i in parts.issuers).any()),
+        ]
         m.d.comb += self.cause.eq(LaneCause.IDLE)
         with m.If(accepted):
             m.d.comb += self.cause.eq(LaneCause.BUSY)
         with m.Elif(held):
             m.d.comb += self.cause.eq(LaneCause.BANK)
-        with m.Elif((memory_queue.running | drain_queue.running) & ~(room & parts.result_room)):
+        with m.Elif(full):
             m.d.comb += self.cause.eq(LaneCause.OUTPUT)
-        with m.Elif(waits):
+        with m.Elif(rows[1].valid & ~parts.granule):
             m.d.comb += self.cause.eq(LaneCause.OPERAND)
-        with m.Elif(memory_queue.running | depends):
+        with m.Elif(starts):
             m.d.comb += self.cause.eq(LaneCause.DEPEND)
 
     def _fetch(self, m: Module, parts: Any, issued: Any, accepted: Value) -> None:
         """Read operands and scalars; bring them to the lanes two clocks later."""
         mem, drain, scalars = parts.memory, parts.drain, parts.scalars
-        row = issued.row
+        row, drained = issued.row, parts.issuers[1].rows.payload.row
         start, end = self._limits(m, parts, row.vector)
         lanes = self._params.config.lanes
         looked_up = Signal(row_layout(self._params))
@@ -225,9 +233,9 @@ class VectorUnit(wiring.Component):
             scalars.s1.eq(issued.s1),
             scalars.s2.eq(issued.s2),
             scalars.s3.eq(issued.s3),
-            drain.vector.eq(row.vector),
-            drain.place.eq(row.element[:5]),
-            parts.dequantizer.place.eq(row.element[:5]),
+            drain.vector.eq(drained.vector),
+            drain.place.eq(drained.element[:5]),
+            parts.dequantizer.place.eq(drained.element[:5]),
             looked_up.eq(row),
             looked_up.s1.as_value().eq(Mux(issued.use_s1, scalars.value1, ONE)),
             looked_up.s2.as_value().eq(Mux(issued.use_s2, scalars.value2, MINUS_ZERO)),
@@ -262,9 +270,7 @@ class VectorUnit(wiring.Component):
             parts.lanes.a.as_value().eq(a),
             parts.lanes.b.as_value().eq(mem.row_b),
             parts.quantizer.reserve_block.eq(accepted & issued.block_first),
-            parts.quantizer.reserve_value.eq(
-                accepted & issued.vector_first & (row.quantize == Quantize.VALUES)
-            ),
+            parts.quantizer.reserve_value.eq(accepted & issued.value_first),
         ]
 
     def _masks(
@@ -363,8 +369,9 @@ class VectorUnit(wiring.Component):
 
     def _drain(self, m: Module, parts: Any, issuer: RowIssuer) -> None:
         """Join the drain queue with its two sources."""
-        drain = parts.drain
-        from_blocks = issuer.source == Source.BLOCKS
+        drain, row = parts.drain, issuer.rows.payload
+        from_blocks = row.source == Source.BLOCKS
+        done = Signal(name="granule_done")
         m.d.comb += [
             drain.results.payload.eq(self.results.payload),
             drain.results.valid.eq(self.results.valid),
@@ -372,20 +379,20 @@ class VectorUnit(wiring.Component):
             drain.fill.payload.eq(issuer.fill.payload),
             drain.fill.valid.eq(issuer.fill.valid),
             issuer.fill.ready.eq(drain.fill.ready),
-            issuer.granule.eq(Mux(from_blocks, self.blocks.valid, drain.granule)),
-            drain.done.eq(issuer.granule_done & ~from_blocks),
-            self.blocks.ready.eq(issuer.granule_done & from_blocks),
+            parts.granule.eq(Mux(from_blocks, self.blocks.valid, drain.granule)),
+            done.eq(issuer.rows.ready & row.granule_last),
+            drain.done.eq(done & ~from_blocks),
+            self.blocks.ready.eq(done & from_blocks),
             parts.dequantizer.block.eq(self.blocks.payload),
         ]
 
-    def _respond(self, m: Module, parts: Any, first_row: Value, row: Any) -> None:
+    def _respond(self, m: Module, parts: Any, reserved: Value) -> None:
         """Send arg-max entries, then the ends of commands; count the room for entries."""
         layout = vector_response()
         width = len(Signal(layout).as_value())
         m.submodules.entries = entries = fifo.SyncFIFOBuffered(width=width, depth=RESULTS)
         room = Signal(range(RESULTS + 1), init=RESULTS)
         taken = entries.r_rdy & entries.r_en
-        reserved = first_row & (row.reduce == Reduce.ARG_MAX)
         m.d.sync += room.eq(room + taken - reserved)
         response, valid = Signal(layout), Signal()
         free = ~valid | self.responses.ready
@@ -400,8 +407,6 @@ class VectorUnit(wiring.Component):
         ]
         memory_queue, drain_queue = parts.issuers
         m.d.comb += [
-            memory_queue.result_credit.eq(parts.result_room),
-            drain_queue.result_credit.eq(parts.result_room),
             memory_queue.ended.ready.eq(free & quiet),
             drain_queue.ended.ready.eq(free & quiet & ~memory_queue.ended.valid),
         ]
@@ -452,3 +457,4 @@ class _Parts:
 
     def __init__(self) -> None:
         self.result_room = Signal(name="result_room")
+        self.granule = Signal(name="granule")
