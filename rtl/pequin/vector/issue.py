@@ -307,7 +307,11 @@ class RowIssuer(wiring.Component):
         command = run.command
         drain = command.source == Source.DRAIN
         with m.If(taken):
-            m.d.sync += place.element.eq(place.element + lanes)
+            m.d.sync += [
+                place.element.eq(place.element + lanes),
+                # With one lane, even an adjacent pair lies in two rows.
+                place.second.eq(place.apart & ~place.second),
+            ]
             with m.If(place.row_end & drain):
                 self._next_vector(m, run, place)
                 with m.If(~place.last_vector):

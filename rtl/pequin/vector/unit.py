@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, fifo, memory, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import enum, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
-from pequin.fp32.types import MINUS_ZERO, ONE, registered
+from pequin.fp32.types import MINUS_ZERO, ONE
 from pequin.mac.types import activation_write, result_group
 from pequin.vector.check import CommandCheck
 from pequin.vector.dequantize import Dequantizer
 from pequin.vector.drain import DrainBuffer
 from pequin.vector.issue import RowIssuer
 from pequin.vector.lanes import VectorLanes
+from pequin.vector.masks import RowMasks
 from pequin.vector.memory import VectorMemory
 from pequin.vector.quantize import Quantizer
 from pequin.vector.reduce import Reducer
@@ -135,6 +136,7 @@ class VectorUnit(wiring.Component):
         m.submodules.dequantizer = parts.dequantizer = Dequantizer(p)
         m.submodules.lanes = parts.lanes = VectorLanes(p)
         m.submodules.reducer = parts.reducer = Reducer(p)
+        m.submodules.masks = parts.masks = RowMasks(p)
         m.submodules.scalars = parts.scalars = Scalars(p)
         m.submodules.quantizer = parts.quantizer = Quantizer(p)
         parts.issuers = [self._queue(m, queue, parts) for queue in (0, 1)]
@@ -220,9 +222,8 @@ class VectorUnit(wiring.Component):
 
     def _fetch(self, m: Module, parts: Any, issued: Any, accepted: Value) -> None:
         """Read operands and scalars; bring them to the lanes two clocks later."""
-        mem, drain, scalars = parts.memory, parts.drain, parts.scalars
+        mem, drain, scalars, masks = parts.memory, parts.drain, parts.scalars, parts.masks
         row, drained = issued.row, parts.issuers[1].rows.payload.row
-        start, end = self._limits(m, parts, row.vector)
         lanes = self._params.config.lanes
         looked_up = Signal(row_layout(self._params))
         m.d.comb += [
@@ -236,6 +237,11 @@ class VectorUnit(wiring.Component):
             drain.vector.eq(drained.vector),
             drain.place.eq(drained.element[:5]),
             parts.dequantizer.place.eq(drained.element[:5]),
+            masks.update.eq(parts.issuers[0].limits),
+            masks.vector.eq(row.vector),
+            masks.element.eq(row.element),
+            masks.left.eq(issued.left),
+            masks.limited.eq(issued.limits),
             looked_up.eq(row),
             looked_up.s1.as_value().eq(Mux(issued.use_s1, scalars.value1, ONE)),
             looked_up.s2.as_value().eq(Mux(issued.use_s2, scalars.value2, MINUS_ZERO)),
@@ -250,7 +256,6 @@ class VectorUnit(wiring.Component):
         m.d.sync += [
             row_1.eq(looked_up),
             row_2.eq(row_1),
-            *self._masks(m, issued, start, end, row_1, row_2),
             valid_1.eq(accepted),
             valid_2.eq(valid_1),
             source_1.eq(issued.source),
@@ -267,47 +272,13 @@ class VectorUnit(wiring.Component):
         m.d.comb += [
             parts.lanes.valid.eq(valid_2),
             parts.lanes.row.eq(row_2),
+            parts.lanes.row.mask.eq(masks.mask),
+            parts.lanes.row.live.eq(masks.live),
             parts.lanes.a.as_value().eq(a),
             parts.lanes.b.as_value().eq(mem.row_b),
             parts.quantizer.reserve_block.eq(accepted & issued.block_first),
             parts.quantizer.reserve_value.eq(accepted & issued.value_first),
         ]
-
-    def _masks(
-        self, m: Module, issued: Any, start: Value, end: Value, row_1: Any, row_2: Any
-    ) -> list[Any]:
-        """Return the assignments of a row's masks, a clock after its issue."""
-        left = self._low_mask(registered(m, "left", issued.left))
-        start, end = registered(m, "start", start), registered(m, "end", end)
-        limits = registered(m, "limited", issued.limits)
-        element = row_1.element
-        before = self._low_mask(Mux(start > element, start - element, 0))
-        until = self._low_mask(Mux(end > element, end - element, 0))
-        inside = Mux(limits, until & ~before, -1)[: self._params.config.lanes]
-        return [row_2.mask.eq(left), row_2.live.eq(left & inside)]
-
-    def _low_mask(self, count: Value) -> Value:
-        """Return a mask of the lowest `count` lanes, at most all."""
-        lanes = self._params.config.lanes
-        few = Mux(count >= lanes, lanes, count)[: lanes.bit_length()]
-        return ((Const(1, 1) << few) - 1)[:lanes]
-
-    def _limits(self, m: Module, parts: Any, vector: Value) -> tuple[Value, Value]:
-        layout = data.StructLayout({"start": 16, "end": 16})
-        limits: Any
-        m.submodules.limits = limits = memory.Memory(
-            shape=layout, depth=self._params.config.columns, init=[]
-        )
-        port, write = limits.read_port(domain="comb"), limits.write_port()
-        new = parts.issuers[0].limits
-        m.d.comb += [
-            port.addr.eq(vector),
-            write.en.eq(new.valid),
-            write.addr.eq(new.index),
-            write.data.start.eq(new.start),
-            write.data.end.eq(new.end),
-        ]
-        return port.data.start, port.data.end
 
     def _results(self, m: Module, parts: Any) -> None:
         """Write rows, reduce them, quantize them; tell the issuers."""
@@ -450,6 +421,7 @@ class _Parts:
     drain: DrainBuffer
     dequantizer: Dequantizer
     lanes: VectorLanes
+    masks: RowMasks
     reducer: Reducer
     scalars: Scalars
     quantizer: Quantizer
