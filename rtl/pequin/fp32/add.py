@@ -10,10 +10,12 @@ from pequin.fp32.types import (
     CANONICAL_NAN,
     INFINITY,
     Float32,
+    add_or_subtract,
     leading_zeros,
     named,
-    pack,
+    out_of_range,
     registered,
+    rounded,
 )
 
 _GUARD = 3
@@ -104,7 +106,7 @@ class FloatAdd(wiring.Component):
         big = registered(m, "big_3", Cat(Const(0, _GUARD), big))
         minus = registered(m, "effective_3", minus)
         exponent = registered(m, "exponent_3", exponent)
-        total = Mux(minus, big - aligned, big + aligned)[:28]
+        total = add_or_subtract(Cat(big, Const(0, 1)), aligned, minus)
         return registered(m, "total", total), registered(m, "exponent_4", exponent)
 
     def _round(
@@ -113,11 +115,10 @@ class FloatAdd(wiring.Component):
         """Round a value whose highest bit is bit 27."""
         nan, infinite, zero_sign, sign = flags
         up = mantissa[3] & (mantissa[:3].any() | mantissa[4])
-        rounded = named(m, "rounded", (mantissa[4:] + up)[:25])
-        carried = named(m, "carried", exponent + rounded[24])
-        result = pack(sign, carried, Mux(rounded[24], 0, rounded[:23]))
-        result = Mux(exponent < 1, Cat(Const(0, 31), sign), result)
-        result = Mux(empty, Cat(Const(0, 31), zero_sign), result)
-        overflow = infinite | ((carried > 254) & ~empty)
-        result = Mux(overflow, Cat(Const(INFINITY, 31), sign), result)
+        magnitude: Value = rounded(m, exponent, mantissa[4:27], up)
+        # The exponent before rounding decides about flushing.
+        below, above = out_of_range(exponent)
+        magnitude = Mux(empty | below, 0, magnitude)
+        magnitude = Mux(infinite | (above & ~empty), INFINITY, magnitude)
+        result = Cat(magnitude[:31], Mux(empty, zero_sign, sign))
         m.d.sync += self.result.as_value().eq(Mux(nan, CANONICAL_NAN, result))

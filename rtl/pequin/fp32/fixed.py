@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.errors import ConfigError
-from pequin.fp32.types import BIAS, Float32, leading_zeros, named, pack, registered
+from pequin.fp32.types import BIAS, Float32, leading_zeros, named, registered, rounded
 
 _SIGNIFICAND = 24
 
@@ -83,11 +83,8 @@ class FixedToFloat(wiring.Component):
         below = self._width - _SIGNIFICAND
         mantissa = normal[below:]
         up = normal[below - 1] & (normal[: below - 1].any() | mantissa[0])
-        rounded = named(m, "rounded", (mantissa + up)[: _SIGNIFICAND + 1])
-        carried = exponent + rounded[_SIGNIFICAND]
-        fraction = Mux(rounded[_SIGNIFICAND], 0, rounded[: _SIGNIFICAND - 1])
-        value = pack(sign, carried[:8], fraction)
-        m.d.sync += self.result.as_value().eq(Mux(normal[-1], value, 0))
+        magnitude = rounded(m, exponent, mantissa[: _SIGNIFICAND - 1], up)
+        m.d.sync += self.result.as_value().eq(Mux(normal[-1], Cat(magnitude, sign), 0))
 
 
 class FloatToFixed(wiring.Component):
@@ -164,11 +161,12 @@ class FloatToFixed(wiring.Component):
         # Half up: a negative number rounds its magnitude up only beyond the half.
         up = guard & (~sign | small[:_SIGNIFICAND].any())
         value = registered(m, "value", value)
-        up = registered(m, "round_up", up)
+        # -(value + up) is ~value + (1 - up).
+        up = registered(m, "round_up", sign ^ up)
         sign = registered(m, "sign_2", sign)
         over = registered(m, "over_2", over)
-        magnitude = named(m, "rounded", (value + up)[: self._width])
-        result = Mux(sign, -magnitude, magnitude)[: self._width]
+        padded = Cat(value, Const(0, 1)) ^ sign.replicate(self._width)
+        result = named(m, "rounded", (padded + up)[: self._width])
         m.d.sync += [
             self.result.eq(Mux(over, 0, result).as_signed()),
             self.overflow.eq(over),

@@ -6,7 +6,16 @@ from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from pequin.fp32.types import BIAS, CANONICAL_NAN, INFINITY, Float32, named, pack, registered
+from pequin.fp32.types import (
+    BIAS,
+    CANONICAL_NAN,
+    INFINITY,
+    Float32,
+    named,
+    out_of_range,
+    registered,
+    rounded,
+)
 
 
 class FloatMul(wiring.Component):
@@ -60,7 +69,7 @@ class FloatMul(wiring.Component):
         guard = Mux(top, product[23], product[22])
         sticky = product[:22].any() | (top & product[22])
         up = guard & (sticky | mantissa[0])
-        biased = exponent + top - Const(BIAS, 8)
+        biased = (exponent + top - Const(BIAS, 8)).as_signed()
         return (
             registered(m, "mantissa", mantissa),
             registered(m, "round_up", up),
@@ -69,11 +78,10 @@ class FloatMul(wiring.Component):
 
     def _round(self, m: Module, mantissa: Value, up: Value, exponent: Value, flags: Value) -> None:
         sign, nan, infinite, zero = flags
-        rounded = named(m, "rounded", (mantissa + up)[:25])
-        carried = named(m, "carried", exponent + rounded[24])
-        result = pack(sign, carried, Mux(rounded[24], 0, rounded[:23]))
+        magnitude: Value = rounded(m, exponent, mantissa[:23], up)
         # The exponent before rounding decides about flushing.
-        result = Mux(zero | (exponent < 1), Cat(Const(0, 31), sign), result)
-        overflow = infinite | ((carried > 254) & ~zero)
-        result = Mux(overflow, Cat(Const(INFINITY, 31), sign), result)
+        below, above = out_of_range(exponent)
+        magnitude = Mux(zero | below, 0, magnitude)
+        magnitude = Mux(infinite | (above & ~zero), INFINITY, magnitude)
+        result = Cat(magnitude[:31], sign)
         m.d.sync += self.result.as_value().eq(Mux(nan, CANONICAL_NAN, result))

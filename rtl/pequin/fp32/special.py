@@ -24,10 +24,13 @@ from pequin.fp32.types import (
     CANONICAL_NAN,
     INFINITY,
     Float32,
+    add_or_subtract,
     as_float,
     named,
-    pack,
+    negated,
+    out_of_range,
     registered,
+    rounded,
 )
 
 _OFFSET_BITS = 16
@@ -190,7 +193,7 @@ class _Lane(wiring.Component):
         m = Module()
         fixed = self._reduce_exp2(m)
         operand = [self.a.as_value()]
-        for stage in range(1, 7):
+        for stage in range(1, 6):
             operand.append(registered(m, f"operand_{stage}", operand[-1]))
         offset, whole = self._address(m, as_float(operand[2]), fixed)
         # Clock 3: the table's word is there; a register after it suits a block RAM.
@@ -201,10 +204,13 @@ class _Lane(wiring.Component):
         product = registered(m, "product", slope * offset)
         whole = registered(m, "whole_5", whole)
         change = product >> _OFFSET_BITS
-        total = Mux(self._is(5, Function.EXP2), value + change, value - change)
-        total = registered(m, "total", total[:VALUE_BITS])
-        whole = registered(m, "whole_6", whole)
-        self._finish(m, as_float(operand[6]), total, whole)
+        total = add_or_subtract(value, change[:VALUE_BITS], ~self._is(5, Function.EXP2))
+        total = registered(m, "total", total)
+        # A total below 1.0 has its highest bit one place lower.
+        exponent = registered(m, "exponent_6", whole.as_signed())
+        lower = registered(m, "lower_6", (whole - 1).as_signed())
+        special, alternative, sign = self._special_cases(m, as_float(operand[5]))
+        self._finish(m, total, exponent, lower, sign, special, alternative)
         return m
 
     def _reduce_exp2(self, m: Module) -> Value:
@@ -218,7 +224,7 @@ class _Lane(wiring.Component):
         sign = registered(m, "sign", a.sign)
         wide = Cat(Const(0, FRACTION_BITS + 7 - 23), significand)
         magnitude = named(m, "magnitude", (wide >> distance)[:34])
-        return registered(m, "fixed", Mux(sign, -magnitude, magnitude)[:35].as_signed())
+        return registered(m, "fixed", negated(magnitude, sign, 35).as_signed())
 
     def _address(self, m: Module, a: Any, fixed: Value) -> tuple[Value, Value]:
         """Clock 3: segment, offset in the segment (16 bits), and the result's exponent field."""
@@ -249,33 +255,44 @@ class _Lane(wiring.Component):
         )
         return registered(m, "offset_3", offset), registered(m, "whole_3", whole)
 
-    def _finish(self, m: Module, a: Any, total: Value, whole: Value) -> None:
-        """Clock 7: round half up to 24 bits and put the special cases in."""
-        exp2, rsqrt = self._is(6, Function.EXP2), self._is(6, Function.RSQRT)
+    def _special_cases(self, m: Module, a: Any) -> tuple[Value, Value, Value]:
+        """Clock 6: whether the operand alone decides the result, that result, its sign."""
+        exp2, rsqrt = self._is(5, Function.EXP2), self._is(5, Function.RSQRT)
+        passes = self._is(5, Function.PASS)
+        huge = a.exponent > BIAS + 7
+        sign = registered(m, "sign_6", ~exp2 & a.sign)
+        zero, infinity = Const(0, 32), Const(INFINITY, 32)
+        of_exp2 = Mux(a.is_zero, Const(BIAS << 23, 32), Mux(a.sign, zero, infinity))
+        of_reciprocal = Cat(Mux(a.is_zero, Const(INFINITY, 31), Const(0, 31)), a.sign)
+        of_rsqrt = Mux(a.is_zero, infinity, Mux(a.sign, Const(CANONICAL_NAN, 32), zero))
+        alternative = Mux(exp2, of_exp2, Mux(rsqrt, of_rsqrt, of_reciprocal))
+        alternative = Mux(a.is_nan, Const(CANONICAL_NAN, 32), alternative)
+        alternative = Mux(passes, a.as_value(), alternative)
+        special = passes | a.is_zero | (a.exponent == 0xFF)
+        special = special | (exp2 & huge) | (rsqrt & a.sign)
+        return (
+            registered(m, "special_6", special),
+            registered(m, "alternative_6", alternative),
+            sign,
+        )
+
+    def _finish(
+        self,
+        m: Module,
+        total: Value,
+        exponent: Value,
+        lower: Value,
+        sign: Value,
+        special: Value,
+        alternative: Value,
+    ) -> None:
+        """Clock 7: round half up to 24 bits, unless the operand alone decides."""
         # A total below 1.0 has its highest bit one place lower.
         low = ~total[FRACTION_BITS]
-        mantissa = Mux(low, total[1:26], total[2:27])
-        rounded = named(m, "rounded", ((mantissa + 1) >> 1)[:25])
-        tiny = whole - low < 1
-        exponent = named(m, "exponent", whole - low + rounded[24])
-        value = named(
-            m, "packed", pack(~exp2 & a.sign, exponent[:8], Mux(rounded[24], 0, rounded[:23]))
-        )
-        zero = Const(0, 32)
-        signed_zero = Cat(Const(0, 31), a.sign)
-        infinity = Const(INFINITY, 32)
-        signed_infinity = Cat(Const(INFINITY, 31), a.sign)
-        huge = a.exponent > BIAS + 7
-        with_exp2 = Mux(
-            (a.sign & huge) | (~huge & tiny),
-            zero,
-            Mux(huge | (exponent > 254), infinity, value),
-        )
-        with_exp2 = Mux(a.is_zero, Const(BIAS << 23, 32), with_exp2)
-        reciprocal = Mux(a.is_zero, signed_infinity, Mux(tiny | a.is_infinite, signed_zero, value))
-        rsqrt_value = Mux(a.is_infinite, zero, value)
-        rsqrt_value = Mux(a.sign, Const(CANONICAL_NAN, 32), rsqrt_value)
-        rsqrt_value = Mux(a.is_zero, infinity, rsqrt_value)
-        result = Mux(exp2, with_exp2, Mux(rsqrt, rsqrt_value, reciprocal))
-        result = Mux(a.is_nan, Const(CANONICAL_NAN, 32), result)
-        m.d.sync += self.result.as_value().eq(Mux(self._is(6, Function.PASS), a.as_value(), result))
+        exponent = named(m, "exponent", Mux(low, lower, exponent).as_signed())
+        fraction, up = Mux(low, total[2:25], total[3:26]), Mux(low, total[1], total[2])
+        magnitude: Value = rounded(m, exponent, fraction, up)
+        below, above = out_of_range(exponent)
+        magnitude = Mux(below, 0, Mux(above, INFINITY, magnitude))
+        result = Cat(magnitude[:31], sign)
+        m.d.sync += self.result.as_value().eq(Mux(special, alternative, result))

@@ -76,6 +76,46 @@ def pack(sign: Value, exponent: Value, fraction: Value) -> Value:
     return Cat(fraction[:23], exponent[:8], sign)
 
 
+def rounded(m: Module, exponent: Value, fraction: Value, up: Value) -> Signal:
+    """Return exponent and fraction field after rounding, combinational.
+
+    One addition does it: a carry out of the fraction leaves it zero and goes into the exponent,
+    from 254 to infinity.
+
+    Parameters
+    ----------
+    m
+        Where to add it.
+    exponent
+        Exponent field before rounding.
+    fraction
+        23 bits below the hidden one.
+    up
+        Add a unit in the last place.
+    """
+    return named(m, "rounded", (Cat(fraction[:23], exponent[:8]) + up)[:31])
+
+
+def out_of_range(exponent: Value) -> tuple[Value, Value]:
+    """Tell of a signed exponent field whether it is below 1, and whether it is above 254."""
+    negative = exponent[-1]
+    small = ~exponent[:-1].any()
+    large = exponent[8:-1].any() | exponent[:8].all()
+    return negative | small, ~negative & large
+
+
+def add_or_subtract(a: Value, b: Value, subtract: Value) -> Value:
+    """Return a + b or a - b modulo 2**len(a) with one carry chain, combinational."""
+    inverted = Cat(b, Const(0, len(a) - len(b))) ^ subtract.replicate(len(a))
+    return (Cat(subtract, a) + Cat(subtract, inverted))[1 : len(a) + 1]
+
+
+def negated(value: Value, negative: Value, width: int) -> Value:
+    """Return value or -value in `width` bits, combinational: one carry chain."""
+    inverted = Cat(value, Const(0, max(0, width - len(value))))[:width]
+    return ((inverted ^ negative.replicate(width)) + negative)[:width]
+
+
 def leading_zeros(m: Module, name: str, value: Value) -> Value:
     """Count the zeros above the highest one; `len(value)` must be a power of two.
 

@@ -10,11 +10,12 @@ from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.fp32.special import Function
-from pequin.fp32.types import registered
+from pequin.fp32.types import named, registered
 from pequin.vector.types import (
     ALIGN,
     LENGTH_BITS,
     VALUE_ELEMENTS,
+    VECTORS_BITS,
     Factor,
     Op,
     Quantize,
@@ -40,10 +41,13 @@ def checked_command(params: TileParams) -> data.StructLayout:
         Which resources it uses; `rows` is 0 for the scalar commands.
     a_end, b_end, dst_end
         Last element address of each operand.
-    padded
-        Elements issued per vector: the length, or whole blocks.
-    pair
-        Distance of the two rows of a rotary pair (elements); 0 when pairs lie in one row.
+    last_row
+        First element of a vector's last row; a vector is issued to its end or in whole blocks.
+    last_vector
+        Number of the last vector.
+    pair, last_inner
+        Distance of the two rows of a rotary pair (elements), 0 when pairs lie in one row; and
+        that less a row.
     """
     address = address_bits(params)
     return data.StructLayout(
@@ -58,8 +62,10 @@ def checked_command(params: TileParams) -> data.StructLayout:
             "a_end": address,
             "b_end": address,
             "dst_end": address,
-            "padded": LENGTH_BITS + 1,
+            "last_row": LENGTH_BITS,
+            "last_vector": VECTORS_BITS,
             "pair": LENGTH_BITS,
+            "last_inner": LENGTH_BITS,
         }
     )
 
@@ -107,7 +113,10 @@ class CommandCheck(wiring.Component):
         command: Any = Signal(vector_command(self._params))
         m.d.comb += self.checked.payload.eq(held)
         step = Signal(range(_STEPS))
-        total = self._ends(m, command, step)
+        more = registered(m, "more", (command.vectors - 1)[:VECTORS_BITS])
+        column = registered(m, "column_steps", command.column_step * more)
+        column = registered(m, "last_column", (command.column + column)[:17])
+        total = self._ends(m, command, step, more)
         with m.FSM(name="check"):
             with m.State("IDLE"):
                 m.d.comb += self.commands.ready.eq(1)
@@ -118,10 +127,13 @@ class CommandCheck(wiring.Component):
                 m.d.sync += step.eq(step + 1)
                 with m.If(step == 0):
                     m.d.sync += [held.command.eq(command), held.status.eq(0)]
-                    self._static(m, command, held)
-                for number, name in enumerate(_OPERANDS):
+                with m.If(step == 1):
+                    self._static(m, command, held, more)
+                for number, name in enumerate(_OPERANDS[:-1]):
                     with m.If(step == number + _END_LATENCY):
                         self._check_end(m, command, held, name, total)
+                with m.If(step == _STEPS - 1):
+                    self._blocks(m, command, held, total, column)
                 with m.If(step == _STEPS - 1):
                     m.next = "OFFER"
             with m.State("OFFER"):
@@ -130,7 +142,7 @@ class CommandCheck(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _ends(self, m: Module, command: Any, step: Signal) -> Value:
+    def _ends(self, m: Module, command: Any, step: Signal, more: Value) -> Value:
         """Compute the end of an operand's last vector, `_END_LATENCY` clocks after its step."""
         stride, base, extent = (Signal(24, name=f"end_{n}") for n in ("stride", "base", "extent"))
         blocks = (command.length + (BLOCK - 1)) >> 5
@@ -148,15 +160,11 @@ class CommandCheck(wiring.Component):
                     stride.eq(command.address_step),
                     extent.eq((blocks - 1)[:LENGTH_BITS]),
                 ]
-        more = registered(m, "more", (command.vectors - 1)[:8])
         product = registered(m, "end_product", stride * more)
         start = registered(m, "end_start", base + extent)
         return registered(m, "end_total", (product + start)[:_WIDE])
 
     def _check_end(self, m: Module, command: Any, held: Any, name: str, total: Value) -> None:
-        if name == "blocks":
-            self._blocks(m, command, held, total)
-            return
         base, stride = command[name], command[f"{name}_stride"]
         used = {"a": held.reads_a, "b": held.reads_b, "dst": command.store}[name]
         aligned = (base[:5] | stride[:5]) == 0
@@ -165,7 +173,7 @@ class CommandCheck(wiring.Component):
         with m.If(used & held.rows & (over | ~aligned)):
             m.d.sync += held.status.range.eq(1)
 
-    def _static(self, m: Module, c: Signal, held: Signal) -> None:
+    def _static(self, m: Module, c: Signal, held: Signal, more: Value) -> None:
         """Everything that needs no multiplication."""
         row_op = c.op.as_value() <= Op.ROTARY_HALF.value
         rotary = (c.op == Op.ROTARY) | (c.op == Op.ROTARY_HALF)
@@ -179,18 +187,23 @@ class CommandCheck(wiring.Component):
             scalar,
         )
         in_blocks = (c.quantize != Quantize.NONE) | (self._queue == 1)
-        padded = Mux(in_blocks, (c.length + (BLOCK - 1)) & ~(BLOCK - 1), c.length)
+        lanes = self._params.config.lanes
+        # In whole blocks the last row ends a block.
+        last_row = ((c.length - 1)[:LENGTH_BITS] | Mux(in_blocks, BLOCK - 1, 0)) & -lanes
+        pair = named(m, "pair", self._pair(c))
         m.d.sync += [
             held.rows.eq(row_op),
             held.reads_a.eq(c.source == Source.MEMORY),
             held.reads_b.eq(reads_b),
             held.reads_scalars.eq(reads_scalars),
             held.writes_scalars.eq(Mux(row_op, reduces, c.op != Op.SET_LIMITS)),
-            held.padded.eq(padded),
-            held.pair.eq(self._pair(c)),
+            held.last_row.eq(last_row),
+            held.last_vector.eq(more),
+            held.pair.eq(pair),
+            held.last_inner.eq(pair - lanes),
             held.status.opcode.eq(self._bad_opcode(c, row_op, rotary, adds_b)),
             held.status.length.eq(self._bad_length(c, row_op)),
-            held.status.range.eq(self._bad_scalars(c, row_op)),
+            held.status.range.eq(self._bad_scalars(c, row_op, more)),
         ]
 
     def _finish_reads(self, c: Signal) -> Value:
@@ -236,10 +249,9 @@ class CommandCheck(wiring.Component):
         long = (c.quantize == Quantize.VALUES) & (c.length > VALUE_ELEMENTS)
         return (c.vectors == 0) | (row_op & ((c.length == 0) | uneven | half | long))
 
-    def _bad_scalars(self, c: Signal, row_op: Value) -> Value:
+    def _bad_scalars(self, c: Signal, row_op: Value, more: Value) -> Value:
         """Tell whether a scalar register or a limit lies beyond the last one."""
         config = self._params.config
-        more = (c.vectors - 1)[:8]
         reduces = row_op & (c.reduce != Reduce.NONE)
         finish = reduces | (c.op == Op.SCALAR)
         uses = [
@@ -256,10 +268,9 @@ class CommandCheck(wiring.Component):
             bad = bad | (used & (index + Mux(step, more, 0) >= config.scalars))
         return bad
 
-    def _blocks(self, m: Module, c: Signal, held: Signal, last: Value) -> None:
+    def _blocks(self, m: Module, c: Signal, held: Signal, last: Value, column: Value) -> None:
         """Check the place of quantized blocks."""
         config = self._params.config
-        column = (c.column + c.column_step * (c.vectors - 1)[:8])[:17]
         paired = c.paired
         over = Mux(paired, last >= 2 * config.act_blocks, last >= config.act_blocks)
         wide = Mux(paired, column >= config.columns // 2, column >= config.columns)

@@ -51,10 +51,13 @@ class DelayLine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        ring: Any = memory.Memory(shape=len(self.input), depth=self._clocks, init=[])
+        # A register after the ring: a block RAM's output is slow.
+        registered = self._clocks > 2
+        depth = self._clocks - registered
+        ring: Any = memory.Memory(shape=len(self.input), depth=depth, init=[])
         m.submodules.ring = ring
-        at, following = Signal(range(self._clocks)), Signal(range(self._clocks))
-        m.d.comb += following.eq(Mux(at == self._clocks - 1, 0, at + 1))
+        at, following = Signal(range(depth)), Signal(range(depth))
+        m.d.comb += following.eq(Mux(at == depth - 1, 0, at + 1))
         m.d.sync += at.eq(following)
         write, read = ring.write_port(), ring.read_port()
         m.d.comb += [
@@ -64,6 +67,6 @@ class DelayLine(wiring.Component):
             read.en.eq(1),
             # The oldest word: it is overwritten in the next clock, never in this one.
             read.addr.eq(following),
-            self.output.eq(read.data),
         ]
+        m.d["sync" if registered else "comb"] += self.output.eq(read.data)
         return m

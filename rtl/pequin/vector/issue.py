@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import BLOCK, TileParams
 from pequin.fp32.special import Function
+from pequin.streams import connect_streams
+from pequin.vector.buffer import StageBuffer
 from pequin.vector.check import checked_command
 from pequin.vector.rows import (
     COMMAND_FIELDS,
@@ -38,7 +40,11 @@ class RowIssuer(wiring.Component):
     Rows of consecutive commands follow each other without a gap unless one reads what the other
     has yet to write.
 
-    *Timing*: a row per clock.
+    Rows pass a buffer of two, so that nothing behind it reaches back into the counters. Their
+    user holds them back until what they need is there: `granule_last`, `block_first`,
+    `value_first` and `entry_first` tell.
+
+    *Timing*: a row per clock, two clocks after its command started at the earliest.
 
     Parameters
     ----------
@@ -55,16 +61,8 @@ class RowIssuer(wiring.Component):
     limits : Out(limits_write)
     fill : Out(stream of fill_request)
         Announces a command whose operand is the drain.
-    granule : In(1)
-        The next 32 elements of operand a of each vector (drain) or of one (blocks) are there.
-    granule_done : Out(1)
-        They have been issued.
     running : Out(1)
         A command with rows runs.
-    source : Out(Source)
-        Operand a of the command that runs.
-    block_credit, value_credit, result_credit : In(1)
-        Room for a further block, value vector or arg-max entry.
     bound : In(1)
         The entry that bounds the next pass of an arg-max is known.
     ended : Out(stream of tag and status)
@@ -77,13 +75,7 @@ class RowIssuer(wiring.Component):
     scalar_operations: Any
     limits: Any
     fill: Any
-    granule: Any
-    granule_done: Any
     running: Any
-    source: Any
-    block_credit: Any
-    value_credit: Any
-    result_credit: Any
     bound: Any
     ended: Any
 
@@ -107,13 +99,7 @@ class RowIssuer(wiring.Component):
                 "scalar_operations": Out(stream.Signature(scalar_operation(params))),
                 "limits": Out(limits_write()),
                 "fill": Out(stream.Signature(fill_request())),
-                "granule": In(1),
-                "granule_done": Out(1),
                 "running": Out(1),
-                "source": Out(Source),
-                "block_credit": In(1),
-                "value_credit": In(1),
-                "result_credit": In(1),
                 "bound": In(1),
                 "ended": Out(stream.Signature(done)),
                 **{name: In(part_event()) for name in events},
@@ -132,10 +118,12 @@ class RowIssuer(wiring.Component):
         active = Signal()
         finished = Signal()
         entry = Signal(range(ENTRIES))
+        m.submodules.buffer = buffer = StageBuffer(issued_row(self._params))
+        connect_streams(m, buffer.output, self.rows)
         self._start(m, run, active, finished, entry)
         place = self._place(m, run)
-        self._rows(m, run, active, place, entry)
-        self._advance(m, run, active, place, finished)
+        self._rows(m, run, active, place, entry, buffer.input)
+        self._advance(m, run, active, place, finished, buffer.input)
         self._scalars(m, run, active, place, entry)
         return m
 
@@ -163,12 +151,13 @@ class RowIssuer(wiring.Component):
             self.ended.payload.eq(board.ended.payload),
             self.ended.valid.eq(board.ended.valid),
             board.ended.ready.eq(self.ended.ready),
-            self.source.eq(run.command.source),
             self.running.eq(active & run.rows),
         ]
         with m.If(self.fill.valid & self.fill.ready):
             m.d.sync += announced.eq(1)
-        clear = (~active | finished) & board.free & ~board.hazard & (announced | ~drains)
+        # Rows look scalars and limits up behind the buffer, and must not see later ones.
+        behind = ~checked.rows & (self.rows.valid | self.running)
+        clear = (~active | finished) & board.free & ~board.hazard & (announced | ~drains) & ~behind
         m.d.comb += [self.checked.ready.eq(clear), board.start.eq(clear & self.checked.valid)]
         with m.If(finished):
             m.d.sync += active.eq(0)
@@ -184,34 +173,22 @@ class RowIssuer(wiring.Component):
         """Declare where the issue stands in the command, and what the row there is."""
         address = address_bits(self._params)
         place = _Place(address)
-        lanes = self._params.config.lanes
-        command = run.command
-        place.linear = Signal(name="linear")
-        place.apart = Signal(name="pair_in_rows")
+        low_bits = self._params.config.lanes.bit_length() - 1
         m.d.comb += [
-            place.linear.eq(run.pair <= lanes),
             place.apart.eq(run.pair.any()),
-            place.element.eq(place.offset + Mux(place.second_half & ~place.linear, run.pair, 0)),
-            place.second.eq(Mux(place.linear, (place.offset & run.pair).any(), place.second_half)),
-            place.last_vector.eq(place.vector + 1 == command.vectors),
-            place.row_end.eq((place.element[:5] + lanes)[5]),
-            place.vector_end.eq(
-                Mux(
-                    place.linear,
-                    place.offset + lanes >= run.padded,
-                    place.second_half
-                    & (place.inner + lanes == run.pair)
-                    & (place.offset + lanes + run.pair >= command.length),
-                )
-            ),
-            place.last_pass.eq(place.rank == command.rank),
+            place.last_vector.eq(place.vector == run.last_vector),
+            place.row_end.eq((place.element[:5] | ((1 << low_bits) - 1)).all()),
+            place.vector_end.eq(place.element == run.last_row),
+            place.last_pass.eq(place.rank == run.command.rank),
             place.end.eq(place.vector_end & place.last_vector & place.last_pass),
         ]
         return place
 
-    def _rows(self, m: Module, run: Signal, active: Signal, place: Any, entry: Signal) -> None:
+    def _rows(
+        self, m: Module, run: Signal, active: Signal, place: Any, entry: Signal, rows: Any
+    ) -> None:
         """Describe the row at this place."""
-        command, issued = run.command, self.rows.payload
+        command, issued = run.command, rows.payload
         row = issued.row
         blocks = (command.quantize != Quantize.NONE) & (command.quantize != Quantize.VALUES)
         values = command.quantize == Quantize.VALUES
@@ -219,7 +196,7 @@ class RowIssuer(wiring.Component):
         block_first, vector_first = Signal(name="block_first"), Signal(name="vector_first")
         for name in COMMAND_FIELDS:
             m.d.comb += row[name].eq(command[name])
-        self._scalar_indices(m, row, command, place.vector)
+        self._scalar_indices(m, issued, command, place.vector)
         m.d.comb += [
             row.queue.eq(self._queue),
             row.entry.eq(entry),
@@ -248,23 +225,19 @@ class RowIssuer(wiring.Component):
             issued.limits.eq(command.limits),
             block_first.eq(blocks & (place.element[:5] == 0)),
             issued.block_first.eq(block_first),
-            vector_first.eq((place.element == 0) & ~place.second_half),
-            issued.vector_first.eq(vector_first),
+            vector_first.eq(place.element == 0),
+            issued.value_first.eq(values & vector_first),
+            issued.entry_first.eq((command.reduce == Reduce.ARG_MAX) & vector_first),
+            issued.granule_last.eq(
+                place.row_end & (place.last_vector | (command.source != Source.DRAIN))
+            ),
             issued.lock.eq(Mux(place.apart, ~boundary, blocks & ~place.row_end)),
             issued.gap.eq(place.apart & boundary),
-            self.rows.valid.eq(
-                active
-                & run.rows
-                & ~place.waiting
-                & (self.granule if self._queue else Const(1, 1))
-                & (self.block_credit | ~block_first)
-                & (self.value_credit | ~(values & vector_first))
-                & (self.result_credit | ~((command.reduce == Reduce.ARG_MAX) & vector_first))
-            ),
+            rows.valid.eq(active & run.rows & ~place.waiting),
         ]
 
-    def _scalar_indices(self, m: Module, row: Any, command: Any, vector: Signal) -> None:
-        issued = self.rows.payload
+    def _scalar_indices(self, m: Module, issued: Any, command: Any, vector: Signal) -> None:
+        row = issued.row
         targets = (issued.s1, issued.s2, issued.s3, row.multiplier, row.addend)
         names = ("s1", "s2", "s3", "multiplier", "addend")
         for bit, (target, name) in enumerate(zip(targets, names, strict=True)):
@@ -277,13 +250,12 @@ class RowIssuer(wiring.Component):
         ]
 
     def _advance(
-        self, m: Module, run: Signal, active: Signal, place: Any, finished: Signal
+        self, m: Module, run: Signal, active: Signal, place: Any, finished: Signal, rows: Any
     ) -> None:
         """Step to the next row when this one is taken."""
         command = run.command
-        lanes = self._params.config.lanes
         taken = Signal(name="taken")
-        m.d.comb += taken.eq(self.rows.valid & self.rows.ready)
+        m.d.comb += taken.eq(rows.valid & rows.ready)
         with m.If(self.bound):
             m.d.sync += place.waiting.eq(0)
         scalar_taken = self.scalar_operations.valid & self.scalar_operations.ready
@@ -295,7 +267,7 @@ class RowIssuer(wiring.Component):
                 with m.If(~place.vector_end):
                     self._advance_in_vector(m, run, place)
                 with m.Else():
-                    m.d.sync += [place.offset.eq(0), place.inner.eq(0), place.second_half.eq(0)]
+                    m.d.sync += [place.element.eq(0), place.inner.eq(0), place.second.eq(0)]
                     with m.If(place.last_pass):
                         self._next_vector(m, run, place)
                     with m.Else():
@@ -305,38 +277,49 @@ class RowIssuer(wiring.Component):
         m.d.comb += finished.eq((taken & place.end) | (scalar_step & place.last_vector))
         with m.If(self.checked.valid & self.checked.ready):
             place.reset(m, self.checked.payload.command)
-        assert lanes <= BLOCK
 
     def _advance_in_vector(self, m: Module, run: Signal, place: Any) -> None:
+        """Go to the next row, to a pair's second one, or back to the next pair's first one."""
         lanes = self._params.config.lanes
-        with m.If(place.linear):
-            m.d.sync += place.offset.eq(place.offset + lanes)
-        with m.Else():
-            m.d.sync += place.second_half.eq(~place.second_half)
-            with m.If(place.second_half):
-                block_end = place.inner + lanes == run.pair
-                step = lanes + Mux(block_end, run.pair, 0)
-                m.d.sync += [
-                    place.inner.eq(Mux(block_end, 0, place.inner + lanes)),
-                    place.offset.eq(place.offset + step),
-                ]
+        pairs_end, step = Signal(name="pairs_end"), Signal(LENGTH_BITS, name="step")
+        m.d.comb += [
+            pairs_end.eq(place.inner == run.last_inner),
+            step.eq(
+                Mux(
+                    ~place.apart | (place.second & pairs_end),
+                    lanes,
+                    Mux(place.second, ~run.last_inner, run.pair),
+                )
+            ),
+        ]
+        back = place.apart & place.second & ~pairs_end
+        m.d.sync += [
+            # Back by the distance less a row: -x is ~x + 1.
+            place.element.eq((Cat(back, place.element) + Cat(back, step))[1:]),
+            place.second.eq(place.apart & ~place.second),
+        ]
+        with m.If(place.second):
+            m.d.sync += place.inner.eq(Mux(pairs_end, 0, place.inner + lanes))
 
     def _advance_drain(self, m: Module, run: Signal, place: Any, taken: Value) -> None:
         """Go through all vectors for each 32 elements (drain), or vector by vector (blocks)."""
         lanes = self._params.config.lanes
         command = run.command
         drain = command.source == Source.DRAIN
-        m.d.comb += self.granule_done.eq(taken & place.row_end & (place.last_vector | ~drain))
         with m.If(taken):
-            m.d.sync += place.offset.eq(place.offset + lanes)
+            m.d.sync += [
+                place.element.eq(place.element + lanes),
+                # With one lane, even an adjacent pair lies in two rows.
+                place.second.eq(place.apart & ~place.second),
+            ]
             with m.If(place.row_end & drain):
                 self._next_vector(m, run, place)
                 with m.If(~place.last_vector):
-                    m.d.sync += place.offset.eq(place.offset & ~(BLOCK - 1))
+                    m.d.sync += place.element.eq(place.element & ~(BLOCK - 1))
                 with m.Else():
                     place.rewind(m, command)
             with m.If(place.vector_end & ~drain):
-                m.d.sync += place.offset.eq(0)
+                m.d.sync += place.element.eq(0)
                 self._next_vector(m, run, place)
 
     def _next_vector(self, m: Module, run: Signal, place: Any) -> None:
@@ -389,9 +372,9 @@ class _Place:
     """Registers of an issuer's position in its command."""
 
     def __init__(self, address: int) -> None:
-        self.offset = Signal(LENGTH_BITS + 1, name="offset")
+        self.element = Signal(LENGTH_BITS, name="element")
         self.inner = Signal(LENGTH_BITS, name="inner")
-        self.second_half = Signal(name="second_half")
+        self.second = Signal(name="second")
         self.vector = Signal(VECTORS_BITS, name="vector")
         self.rank = Signal(3, name="rank")
         self.waiting = Signal(name="waiting")
@@ -400,15 +383,12 @@ class _Place:
         self.dst = Signal(address, name="dst")
         self.column = Signal(8, name="column")
         self.block = Signal(24, name="block")
-        self.element = Signal(LENGTH_BITS + 1, name="element")
-        self.second = Signal(name="second")
+        self.apart = Signal(name="pair_in_rows")
         self.last_vector = Signal(name="last_vector")
         self.row_end = Signal(name="row_end")
         self.vector_end = Signal(name="vector_end")
         self.last_pass = Signal(name="last_pass")
         self.end = Signal(name="end")
-        self.linear: Any = None
-        self.apart: Any = None
 
     def rewind(self, m: Module, command: Any) -> None:
         """Go back to vector 0."""
@@ -425,9 +405,9 @@ class _Place:
         """Go to the start of a command."""
         self.rewind(m, command)
         m.d.sync += [
-            self.offset.eq(0),
+            self.element.eq(0),
             self.inner.eq(0),
-            self.second_half.eq(0),
+            self.second.eq(0),
             self.rank.eq(0),
             self.waiting.eq(0),
         ]

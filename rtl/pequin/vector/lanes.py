@@ -137,8 +137,12 @@ class VectorLanes(wiring.Component):
             for n in ("held_a", "held_b", "late_a", "late_b", "late_c", "late_d")
         )
         pending = Signal()
-        closing = valid & row.apart & row.second
-        with m.If(valid & row.apart & ~row.second):
+        entering, opening, closing = self.row, Signal(), Signal()
+        m.d.sync += [
+            opening.eq(self.valid & entering.apart & ~entering.second),
+            closing.eq(self.valid & entering.apart & entering.second),
+        ]
+        with m.If(opening):
             m.d.sync += [held.eq(row), held_a.eq(a), held_b.eq(b)]
         m.d.sync += pending.eq(closing)
         with m.If(closing):
@@ -150,7 +154,7 @@ class VectorLanes(wiring.Component):
                 late_d.eq(b),
             ]
         # Operands x, its factor, the partner, its factor.
-        c.valid = pending | (valid & (~row.apart | row.second))
+        c.valid = pending | (valid & ~opening)
         c.row = data.View(
             row_layout(self._params),
             Mux(pending, late.as_value(), Mux(closing, held.as_value(), row.as_value())),

@@ -96,8 +96,9 @@ class VectorMemory(wiring.Component):
         access = self._access(m)
         outputs, used = self._reads(m, access)
         self._writes(m, access)
-        m.d.comb += access.granted.eq(Mux(access.row_bank, ~used[1], ~used[0]) & access.wants_read)
-        m.d.comb += access.row.eq(Mux(access.bank_1, outputs[1], outputs[0]))
+        free = Mux(access.row_bank, ~used[1], ~used[0])
+        m.d.sync += access.was_read.eq(free & access.wants_read)
+        m.d.comb += access.row.eq(Mux(access.row_bank, outputs[1], outputs[0]))
         return m
 
     def _split(self, address: Value) -> tuple[Value, Value]:
@@ -210,7 +211,7 @@ class VectorMemory(wiring.Component):
         if self._lanes > ACCESS_ELEMENTS:
             group = request.address[3 : self._lanes.bit_length() - 1]
         self._access_data(m, access, request, step, group, width)
-        last, caught_last = step == steps - 1, Signal()
+        last = step == steps - 1
         with m.FSM(name="access"):
             with m.State("IDLE"):
                 m.d.comb += self.access.ready.eq(1)
@@ -218,22 +219,20 @@ class VectorMemory(wiring.Component):
                 with m.If(self.access.valid):
                     m.next = "RUN"
             with m.State("RUN"):
+                row = access.row if group is None else access.row.word_select(group, width)
+                # A read is tried in each clock until one of a clock ago has met a free bank.
                 m.d.comb += [
-                    access.wants_read.eq(~request.write),
+                    access.wants_read.eq(~request.write & ~access.was_read),
                     access.wants_write.eq(request.write),
                 ]
-                with m.If(access.granted | access.write_granted):
-                    m.d.sync += [step.eq(step + 1), access.bank_1.eq(bank), caught_last.eq(last)]
-                    with m.If(~request.write):
-                        m.next = "CATCH"
-                    with m.Elif(last):
+                with m.If(access.was_read):
+                    m.d.sync += answer.eq(Cat(answer, row[:width])[width:])
+                with m.If(access.was_read | access.write_granted):
+                    m.d.sync += step.eq(step + 1)
+                    with m.If(last):
                         m.next = "IDLE"
-            with m.State("CATCH"):
-                row = access.row if group is None else access.row.word_select(group, width)
-                m.d.sync += answer.eq(Cat(answer, row[:width])[width:])
-                m.next = "RUN"
-                with m.If(caught_last):
-                    m.next = "ANSWER"
+                        with m.If(~request.write):
+                            m.next = "ANSWER"
             with m.State("ANSWER"):
                 m.d.comb += self.access_data.valid.eq(1)
                 with m.If(self.access_data.ready):
@@ -264,10 +263,9 @@ class _Access:
         lanes = params.config.lanes
         self.wants_read = Signal(name="access_wants_read")
         self.wants_write = Signal(name="access_wants_write")
-        self.granted = Signal(name="access_granted")
+        self.was_read = Signal(name="access_was_read")
         self.write_granted = Signal(name="access_write_granted")
         self.row_bank = Signal(name="access_bank")
-        self.bank_1 = Signal(name="access_bank_1")
         self.at = Signal(max(1, address_bits(params) - lanes.bit_length()), name="access_row")
         self.mask = Signal(lanes, name="access_mask")
         self.data = Signal(32 * lanes, name="access_row_data")

@@ -29,10 +29,10 @@ def shorten(value: Float32) -> Value:
     return Cat(sticky, significand[16:], value.exponent, value.sign)
 
 
-def to_element(m: Module, name: str, value: Value, largest: Value) -> Value:
-    """Return the MXINT8 element of a shortened value, nearest even, clamped to +-127.
+def aligned_element(m: Module, name: str, value: Value, largest: Value) -> Value:
+    """Return what `to_element` needs of a shortened value, combinational: 10 bits.
 
-    `largest` is the block's largest exponent field; 0xFF gives 0.
+    `largest` is the block's largest exponent field; 0xFF gives an element of 0.
     """
     short = named(m, f"{name}_short", value)
     exponent, sign = short[9:17], short[17]
@@ -40,10 +40,18 @@ def to_element(m: Module, name: str, value: Value, largest: Value) -> Value:
     shift = Mux(distance > 9, 9, distance)[:4]
     moved = named(m, f"{name}_moved", (Cat(Const(0, 9), short[:9]) >> shift)[:18])
     whole, guard, below = moved[11:], moved[10], moved[:10].any()
-    rounded = named(m, f"{name}_rounded", (whole + (guard & (below | whole[0])))[:8])
-    magnitude = named(m, f"{name}_magnitude", Mux(rounded[7], 127, rounded[:7]))
-    element = Mux(sign, -magnitude, magnitude)[:8]
-    return Mux((largest == 0xFF) | (exponent == 0), 0, element)
+    up = guard & (below | whole[0])
+    none = (largest == 0xFF) | (exponent == 0)
+    return named(m, f"{name}_aligned", Cat(whole, up, sign, none))
+
+
+def to_element(m: Module, name: str, aligned: Value) -> Value:
+    """Return the MXINT8 element: nearest even, clamped to +-127, combinational."""
+    whole, sign, none = aligned[:7], aligned[8], aligned[9]
+    up = named(m, f"{name}_up", aligned[7] & ~whole.all())
+    # -(whole + up) is ~whole + (1 - up).
+    signed = (Cat(whole, Const(0, 1)) ^ sign.replicate(8)) + (sign ^ up)
+    return named(m, f"{name}_signed", Mux(none, 0, signed[:8]))
 
 
 def _largest(m: Module, exponents: list[Value]) -> Value:
@@ -78,8 +86,8 @@ def block_place() -> data.StructLayout:
 class Quantizer(wiring.Component):
     """Collect rows to blocks, quantize them, and send them to their buffers.
 
-    *Timing*: a row per clock. A block of K or of activations is offered 5 clocks after its last
-    row at the earliest; a vector of V leaves one element per clock, starting 3 clocks after its
+    *Timing*: a row per clock. A block of K or of activations is offered 6 clocks after its last
+    row at the earliest; a vector of V leaves one element per clock, starting 6 clocks after its
     last row. Rows cannot be held back: the issue reserves room (`block_credit`, `value_credit`).
 
     Parameters
@@ -202,27 +210,23 @@ class Quantizer(wiring.Component):
                     work_place.eq(place),
                     left.eq(rows),
                 ]
-        converted = Cat(
-            *(
-                to_element(
-                    m,
-                    f"element{lane}",
-                    work[SHORT_BITS * lane : SHORT_BITS * (lane + 1)],
-                    work_largest,
-                )
-                for lane in range(lanes)
-            )
-        )
+        elements = []
+        for lane in range(lanes):
+            name, short = f"element{lane}", work.word_select(lane, SHORT_BITS)
+            aligned = aligned_element(m, name, short, work_largest)
+            elements.append(to_element(m, name, registered(m, f"{name}_2", aligned)))
         item = Signal(
             data.StructLayout({"place": block_place(), "scale": 8, "elements": 8 * BLOCK})
         )
-        push = Signal()
-        m.d.sync += push.eq(left == 1)
-        with m.If(left != 0):
+        push, running = Signal(), registered(m, "running", left != 0)
+        m.d.sync += push.eq(registered(m, "ends", left == 1))
+        scale, place = registered(m, "item_scale", work_largest), Signal(block_place())
+        m.d.sync += place.eq(work_place)
+        with m.If(running):
             m.d.sync += [
-                item.elements.eq(Cat(item.elements, converted)[8 * lanes :]),
-                item.scale.eq(work_largest),
-                item.place.eq(work_place),
+                item.elements.eq(Cat(item.elements, *elements)[8 * lanes :]),
+                item.scale.eq(scale),
+                item.place.eq(place),
             ]
         return self._queue(m, item, push)
 
@@ -273,7 +277,7 @@ class Quantizer(wiring.Component):
     ) -> Any:
         lanes = self._lanes
         bits = lanes.bit_length() - 1
-        v = _Values()
+        v, stages = _Values(), [_Values(stage) for stage in range(1, 4)]
         reading, element = Signal(), Signal(9)
         here = data.View(block_place(), Mux(reading, places[1].as_value(), places[0].as_value()))
         scale = Mux(reading, scales[1], scales[0])
@@ -285,22 +289,32 @@ class Quantizer(wiring.Component):
         ]
         running = full.bit_select(reading, 1)
         lane_1 = Signal(max(1, bits))
+        first = stages[0]
+        short = read.data.word_select(lane_1, SHORT_BITS) if bits else read.data
+        short_2 = Signal(SHORT_BITS, name="value_short_2")
+        aligned_3 = Signal(10, name="value_aligned_3")
+        aligned = aligned_element(m, "value", short_2, stages[1].scale)
         with m.If(step):
             m.d.sync += [
-                v.valid.eq(running),
-                v.place.eq(here),
-                v.place.address.eq(here.address + element),
-                v.place.last.eq(last),
-                v.place.end.eq(here.end & last),
-                v.scale.eq(scale),
+                first.valid.eq(running),
+                first.place.eq(here),
+                first.place.address.eq(here.address + element),
+                first.place.last.eq(last),
+                first.place.end.eq(here.end & last),
+                first.scale.eq(scale),
                 lane_1.eq(element[:bits] if bits else 0),
             ]
+            m.d.sync += [
+                short_2.eq(short),
+                aligned_3.eq(aligned),
+                v.element.eq(to_element(m, "value", aligned_3)),
+            ]
+            for before, after in zip(stages, [*stages[1:], v], strict=True):
+                m.d.sync += after.follows(before)
             with m.If(running):
                 m.d.sync += element.eq(Mux(last, 0, element + 1))
                 with m.If(last):
                     m.d.sync += [reading.eq(~reading), full.bit_select(reading, 1).eq(0)]
-        short = read.data.word_select(lane_1, SHORT_BITS) if bits else read.data
-        m.d.comb += v.element.eq(to_element(m, "value", short, v.scale))
         room = Signal(range(_VALUE_BANKS + 1), init=_VALUE_BANKS)
         freed = step & running & last
         m.d.sync += room.eq(room + freed - self.reserve_value)
@@ -342,9 +356,18 @@ class Quantizer(wiring.Component):
 class _Values:
     """The element of V that is offered."""
 
-    def __init__(self) -> None:
-        self.valid = Signal(name="value_valid")
-        self.accepted = Signal(name="value_accepted")
-        self.place = Signal(block_place(), name="value_place")
-        self.scale = Signal(8, name="value_scale")
-        self.element = Signal(8, name="value_element")
+    def __init__(self, stage: int = 0) -> None:
+        suffix = f"_{stage}" if stage else ""
+        self.valid = Signal(name=f"value_valid{suffix}")
+        self.accepted = Signal(name=f"value_accepted{suffix}")
+        self.place = Signal(block_place(), name=f"value_place{suffix}")
+        self.scale = Signal(8, name=f"value_scale{suffix}")
+        self.element = Signal(8, name=f"value_element{suffix}")
+
+    def follows(self, before: _Values) -> list[Any]:
+        """Return the assignments of one more stage."""
+        return [
+            self.valid.eq(before.valid),
+            self.place.eq(before.place),
+            self.scale.eq(before.scale),
+        ]

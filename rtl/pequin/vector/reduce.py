@@ -115,7 +115,7 @@ class Reducer(wiring.Component):
         bound_key, bound_index = Signal(32), Signal(LENGTH_BITS)
         total, overflow = self._terms(m)
         best = self._best(m, bound_key, bound_index)
-        valid, row = self.valid, self.result.row
+        valid, row, before_row = self.valid, self.result.row, self.result.row
         for stage in range(1, self.latency):
             before, before_row = valid, row
             valid = Signal(name=f"valid_{stage}")
@@ -127,11 +127,10 @@ class Reducer(wiring.Component):
                     self.overflow_queue.eq(row.queue),
                     self.overflow_entry.eq(row.entry),
                 ]
-        if self.latency == FloatToFixed.LATENCY + 1:
-            total_row, best_row = total, best
-        else:
-            total_row, best_row = total, best
-        self._accumulate(m, valid, row, total_row, best_row, bound_key, bound_index)
+        slot = registered(m, "slot", Mux(before_row.queue, before_row.vector + 1, 0))
+        start = Mux(before_row.start, order_key(before_row.s3), 0)
+        start = registered(m, "start_key", start)
+        self._accumulate(m, valid, row, slot, start, total, best, bound_key, bound_index)
         return m
 
     def _terms(self, m: Module) -> tuple[Value, Value]:
@@ -183,6 +182,8 @@ class Reducer(wiring.Component):
         m: Module,
         valid: Value,
         row: Any,
+        slot: Value,
+        start: Value,
         total: Value,
         best: Value,
         bound_key: Signal,
@@ -194,9 +195,8 @@ class Reducer(wiring.Component):
         partial: Any
         m.submodules.partial = partial = memory.Memory(shape=layout, depth=columns + 1, init=[])
         read, write = partial.read_port(domain="comb"), partial.write_port()
-        slot = Mux(row.queue, row.vector + 1, 0)[: len(read.addr)]
+        slot = slot[: len(read.addr)]
         before, joined = Signal(layout), Signal(layout)
-        started = named(m, "started", Mux(row.start, order_key(row.s3), 0))
         m.d.comb += [
             read.addr.eq(slot),
             before.eq(read.data),
@@ -207,7 +207,7 @@ class Reducer(wiring.Component):
         with m.If(row.first):
             m.d.comb += [
                 before.total.eq(0),
-                before.key.eq(started),
+                before.key.eq(start),
                 before.index.eq(_NO_INDEX),
             ]
         key, index = best[5:], named(m, "index", (row.element + best[:5])[:LENGTH_BITS])

@@ -67,8 +67,10 @@ def issued_row(params: TileParams) -> data.StructLayout:
         Elements of the vector from this row on, at least 1 unless the row only fills a block.
     limits
         Mask by the limits of the row's vector.
-    block_first, vector_first
-        First row of a block of 32, and of a vector.
+    block_first, value_first, entry_first
+        First row of a block of 32, of a vector of V, of a pass that ends in an arg-max entry.
+    granule_last
+        Last row of the 32 elements that operand a's source offers.
     lock
         The next row must follow without a row of the other queue between.
     gap
@@ -91,7 +93,9 @@ def issued_row(params: TileParams) -> data.StructLayout:
             "left": LENGTH_BITS + 1,
             "limits": 1,
             "block_first": 1,
-            "vector_first": 1,
+            "value_first": 1,
+            "entry_first": 1,
+            "granule_last": 1,
             "lock": 1,
             "gap": 1,
         }

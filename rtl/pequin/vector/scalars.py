@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from pequin.config import TileParams
 from pequin.fp32 import FixedToFloat, FloatAdd, FloatMul, Function, SpecialFunctions
 from pequin.fp32.compare import from_order_key
-from pequin.fp32.types import MINUS_ZERO, ONE, as_float
+from pequin.fp32.types import MINUS_ZERO, ONE, as_float, registered
 from pequin.vector.reduce import SUM_BITS, SUM_LSB, reduced
 from pequin.vector.rows import SCALAR_FIELDS, scalar_operation
 from pequin.vector.scoreboard import part_event
@@ -160,9 +160,9 @@ class Scalars(wiring.Component):
             m.d.sync += register.eq(other)
             other = register
         at_mul = chain[_MUL_AT]
-        row = at_mul.row
-        factor = Mux(row.use_multiplier, read(row.multiplier), ONE)
-        addend = Mux(row.use_addend, read(row.addend), MINUS_ZERO)
+        row = chain[_MUL_AT - 1].row
+        factor = registered(m, "factor", Mux(row.use_multiplier, read(row.multiplier), ONE))
+        addend = registered(m, "addend", Mux(row.use_addend, read(row.addend), MINUS_ZERO))
         for stage in range(FloatMul.LATENCY):
             register = Signal(32, name=f"addend_{stage}", reset_less=True)
             m.d.sync += register.eq(addend)

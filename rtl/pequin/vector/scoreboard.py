@@ -9,6 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
+from pequin.fp32.types import registered
 from pequin.vector.check import checked_command
 from pequin.vector.types import TAG_BITS, Quantize, Reduce, Status
 
@@ -27,6 +28,8 @@ class Scoreboard(wiring.Component):
     """Track commands from start to end, in order.
 
     *Timing*: a started command can end a clock later at the earliest; one command ends per clock.
+    `hazard` belongs to the `command` of a clock ago; it must not have changed when it starts, nor
+    may another have started in the clock before.
 
     Parameters
     ----------
@@ -171,7 +174,8 @@ class Scoreboard(wiring.Component):
         memory = stores & command.rows & (meets_a | meets_b)
         # A scalar command would overtake a reduction, which reads and writes scalars at its end.
         overtakes = reduces & ~command.rows
-        return live & (memory | (scalars & command.reads_scalars) | overtakes)
+        meets = memory | (scalars & command.reads_scalars) | overtakes
+        return live & registered(m, f"meets_{i}", meets)
 
 
 assert Reduce.NONE.value == 0

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, fifo, memory, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import enum, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
-from pequin.fp32.types import MINUS_ZERO, ONE, registered
+from pequin.fp32.types import MINUS_ZERO, ONE
 from pequin.mac.types import activation_write, result_group
 from pequin.vector.check import CommandCheck
 from pequin.vector.dequantize import Dequantizer
 from pequin.vector.drain import DrainBuffer
 from pequin.vector.issue import RowIssuer
 from pequin.vector.lanes import VectorLanes
+from pequin.vector.masks import RowMasks
 from pequin.vector.memory import VectorMemory
 from pequin.vector.quantize import Quantizer
 from pequin.vector.reduce import Reducer
@@ -23,8 +24,6 @@ from pequin.vector.rows import issued_row
 from pequin.vector.scalars import Scalars
 from pequin.vector.types import (
     ACCESS_ELEMENTS,
-    Quantize,
-    Reduce,
     ResponseKind,
     Source,
     access_request,
@@ -44,8 +43,9 @@ class LaneCause(enum.Enum, shape=3):
     """What the lanes did in a clock; every clock has one cause.
 
     BUSY: a row was issued. BANK: a row waited for a memory bank, or for a rotary pair's end.
-    OPERAND: a command waits for the drain or for blocks. OUTPUT: it waits for room behind the
-    quantizer or the responses. DEPEND: it waits for an earlier command's result. IDLE: no command.
+    OPERAND: a row waits for the drain or for blocks. OUTPUT: it waits for room behind the
+    quantizer or the responses. DEPEND: a command waits for an earlier one's result, or makes its
+    first row. IDLE: no command.
     """
 
     BUSY = 0
@@ -145,6 +145,7 @@ class VectorUnit(wiring.Component):
         m.submodules.dequantizer = parts.dequantizer = Dequantizer(p)
         m.submodules.lanes = parts.lanes = VectorLanes(p)
         m.submodules.reducer = parts.reducer = Reducer(p)
+        m.submodules.masks = parts.masks = RowMasks(p)
         m.submodules.scalars = parts.scalars = Scalars(p, peek=self._peek)
         if self._peek:
             m.d.comb += [
@@ -156,7 +157,7 @@ class VectorUnit(wiring.Component):
         issued, accepted = self._arbitrate(m, parts)
         self._fetch(m, parts, issued, accepted)
         self._results(m, parts)
-        self._respond(m, parts, accepted & issued.vector_first, issued.row)
+        self._respond(m, parts, accepted & issued.entry_first)
         self._outside(m, parts)
         return m
 
@@ -178,8 +179,6 @@ class VectorUnit(wiring.Component):
             issue.checked.payload.eq(check.checked.payload),
             issue.checked.valid.eq(check.checked.valid),
             check.checked.ready.eq(issue.checked.ready),
-            issue.block_credit.eq(parts.quantizer.block_credit),
-            issue.value_credit.eq(parts.quantizer.value_credit),
         ]
         return issue
 
@@ -190,15 +189,18 @@ class VectorUnit(wiring.Component):
         use_drain, offered = Signal(), Signal()
         issued = Signal(issued_row(self._params))
         accepted = Signal()
+        memory_may, drain_may = Signal(), Signal()
         m.d.comb += [
-            use_drain.eq(Mux(locked, owner, drain_rows.valid)),
-            offered.eq(Mux(use_drain, drain_rows.valid, memory_rows.valid) & ~gap),
+            memory_may.eq(memory_rows.valid & self._room(parts, memory_rows.payload)),
+            drain_may.eq(drain_rows.valid & parts.granule & self._room(parts, drain_rows.payload)),
+            use_drain.eq(Mux(locked, owner, drain_may)),
+            offered.eq(Mux(use_drain, drain_may, memory_may) & ~gap),
             issued.eq(
                 Mux(use_drain, drain_rows.payload.as_value(), memory_rows.payload.as_value())
             ),
             accepted.eq(offered & parts.memory.ready),
-            drain_rows.ready.eq(use_drain & ~gap & parts.memory.ready),
-            memory_rows.ready.eq(~use_drain & ~gap & parts.memory.ready),
+            drain_rows.ready.eq(use_drain & accepted),
+            memory_rows.ready.eq(~use_drain & accepted),
             parts.memory.read.eq(offered),
         ]
         m.d.sync += gap.eq(accepted & issued.gap)
@@ -207,28 +209,35 @@ class VectorUnit(wiring.Component):
         self._explain(m, parts, accepted, offered | gap)
         return issued, accepted
 
+    def _room(self, parts: Any, row: Any) -> Value:
+        """Tell whether what the row starts has room behind the lanes."""
+        room: Value = parts.quantizer.block_credit | ~row.block_first
+        room = room & (parts.quantizer.value_credit | ~row.value_first)
+        return room & (parts.result_room | ~row.entry_first)
+
     def _explain(self, m: Module, parts: Any, accepted: Value, held: Value) -> None:
-        memory_queue, drain_queue = parts.issuers
-        room = parts.quantizer.block_credit & parts.quantizer.value_credit
-        waits = drain_queue.running & ~drain_queue.granule
-        depends = memory_queue.checked.valid | drain_queue.checked.valid
+        full, starts = Signal(), Signal()
+        rows = [issuer.rows for issuer in parts.issuers]
+        m.d.comb += [
+            full.eq(Cat(r.valid & ~self._room(parts, r.payload) for r in rows).any()),
+            starts.eq(Cat(i.running | i.checked.valid for i in parts.issuers).any()),
+        ]
         m.d.comb += self.cause.eq(LaneCause.IDLE)
         with m.If(accepted):
             m.d.comb += self.cause.eq(LaneCause.BUSY)
         with m.Elif(held):
             m.d.comb += self.cause.eq(LaneCause.BANK)
-        with m.Elif((memory_queue.running | drain_queue.running) & ~(room & parts.result_room)):
+        with m.Elif(full):
             m.d.comb += self.cause.eq(LaneCause.OUTPUT)
-        with m.Elif(waits):
+        with m.Elif(rows[1].valid & ~parts.granule):
             m.d.comb += self.cause.eq(LaneCause.OPERAND)
-        with m.Elif(memory_queue.running | depends):
+        with m.Elif(starts):
             m.d.comb += self.cause.eq(LaneCause.DEPEND)
 
     def _fetch(self, m: Module, parts: Any, issued: Any, accepted: Value) -> None:
         """Read operands and scalars; bring them to the lanes two clocks later."""
-        mem, drain, scalars = parts.memory, parts.drain, parts.scalars
-        row = issued.row
-        start, end = self._limits(m, parts, row.vector)
+        mem, drain, scalars, masks = parts.memory, parts.drain, parts.scalars, parts.masks
+        row, drained = issued.row, parts.issuers[1].rows.payload.row
         lanes = self._params.config.lanes
         looked_up = Signal(row_layout(self._params))
         m.d.comb += [
@@ -239,9 +248,14 @@ class VectorUnit(wiring.Component):
             scalars.s1.eq(issued.s1),
             scalars.s2.eq(issued.s2),
             scalars.s3.eq(issued.s3),
-            drain.vector.eq(row.vector),
-            drain.place.eq(row.element[:5]),
-            parts.dequantizer.place.eq(row.element[:5]),
+            drain.vector.eq(drained.vector),
+            drain.place.eq(drained.element[:5]),
+            parts.dequantizer.place.eq(drained.element[:5]),
+            masks.update.eq(parts.issuers[0].limits),
+            masks.vector.eq(row.vector),
+            masks.element.eq(row.element),
+            masks.left.eq(issued.left),
+            masks.limited.eq(issued.limits),
             looked_up.eq(row),
             looked_up.s1.as_value().eq(Mux(issued.use_s1, scalars.value1, ONE)),
             looked_up.s2.as_value().eq(Mux(issued.use_s2, scalars.value2, MINUS_ZERO)),
@@ -256,7 +270,6 @@ class VectorUnit(wiring.Component):
         m.d.sync += [
             row_1.eq(looked_up),
             row_2.eq(row_1),
-            *self._masks(m, issued, start, end, row_1, row_2),
             valid_1.eq(accepted),
             valid_2.eq(valid_1),
             source_1.eq(issued.source),
@@ -273,49 +286,13 @@ class VectorUnit(wiring.Component):
         m.d.comb += [
             parts.lanes.valid.eq(valid_2),
             parts.lanes.row.eq(row_2),
+            parts.lanes.row.mask.eq(masks.mask),
+            parts.lanes.row.live.eq(masks.live),
             parts.lanes.a.as_value().eq(a),
             parts.lanes.b.as_value().eq(mem.row_b),
             parts.quantizer.reserve_block.eq(accepted & issued.block_first),
-            parts.quantizer.reserve_value.eq(
-                accepted & issued.vector_first & (row.quantize == Quantize.VALUES)
-            ),
+            parts.quantizer.reserve_value.eq(accepted & issued.value_first),
         ]
-
-    def _masks(
-        self, m: Module, issued: Any, start: Value, end: Value, row_1: Any, row_2: Any
-    ) -> list[Any]:
-        """Return the assignments of a row's masks, a clock after its issue."""
-        left = self._low_mask(registered(m, "left", issued.left))
-        start, end = registered(m, "start", start), registered(m, "end", end)
-        limits = registered(m, "limited", issued.limits)
-        element = row_1.element
-        before = self._low_mask(Mux(start > element, start - element, 0))
-        until = self._low_mask(Mux(end > element, end - element, 0))
-        inside = Mux(limits, until & ~before, -1)[: self._params.config.lanes]
-        return [row_2.mask.eq(left), row_2.live.eq(left & inside)]
-
-    def _low_mask(self, count: Value) -> Value:
-        """Return a mask of the lowest `count` lanes, at most all."""
-        lanes = self._params.config.lanes
-        few = Mux(count >= lanes, lanes, count)[: lanes.bit_length()]
-        return ((Const(1, 1) << few) - 1)[:lanes]
-
-    def _limits(self, m: Module, parts: Any, vector: Value) -> tuple[Value, Value]:
-        layout = data.StructLayout({"start": 16, "end": 16})
-        limits: Any
-        m.submodules.limits = limits = memory.Memory(
-            shape=layout, depth=self._params.config.columns, init=[]
-        )
-        port, write = limits.read_port(domain="comb"), limits.write_port()
-        new = parts.issuers[0].limits
-        m.d.comb += [
-            port.addr.eq(vector),
-            write.en.eq(new.valid),
-            write.addr.eq(new.index),
-            write.data.start.eq(new.start),
-            write.data.end.eq(new.end),
-        ]
-        return port.data.start, port.data.end
 
     def _results(self, m: Module, parts: Any) -> None:
         """Write rows, reduce them, quantize them; tell the issuers."""
@@ -377,8 +354,9 @@ class VectorUnit(wiring.Component):
 
     def _drain(self, m: Module, parts: Any, issuer: RowIssuer) -> None:
         """Join the drain queue with its two sources."""
-        drain = parts.drain
-        from_blocks = issuer.source == Source.BLOCKS
+        drain, row = parts.drain, issuer.rows.payload
+        from_blocks = row.source == Source.BLOCKS
+        done = Signal(name="granule_done")
         m.d.comb += [
             drain.results.payload.eq(self.results.payload),
             drain.results.valid.eq(self.results.valid),
@@ -386,20 +364,20 @@ class VectorUnit(wiring.Component):
             drain.fill.payload.eq(issuer.fill.payload),
             drain.fill.valid.eq(issuer.fill.valid),
             issuer.fill.ready.eq(drain.fill.ready),
-            issuer.granule.eq(Mux(from_blocks, self.blocks.valid, drain.granule)),
-            drain.done.eq(issuer.granule_done & ~from_blocks),
-            self.blocks.ready.eq(issuer.granule_done & from_blocks),
+            parts.granule.eq(Mux(from_blocks, self.blocks.valid, drain.granule)),
+            done.eq(issuer.rows.ready & row.granule_last),
+            drain.done.eq(done & ~from_blocks),
+            self.blocks.ready.eq(done & from_blocks),
             parts.dequantizer.block.eq(self.blocks.payload),
         ]
 
-    def _respond(self, m: Module, parts: Any, first_row: Value, row: Any) -> None:
+    def _respond(self, m: Module, parts: Any, reserved: Value) -> None:
         """Send arg-max entries, then the ends of commands; count the room for entries."""
         layout = vector_response()
         width = len(Signal(layout).as_value())
         m.submodules.entries = entries = fifo.SyncFIFOBuffered(width=width, depth=RESULTS)
         room = Signal(range(RESULTS + 1), init=RESULTS)
         taken = entries.r_rdy & entries.r_en
-        reserved = first_row & (row.reduce == Reduce.ARG_MAX)
         m.d.sync += room.eq(room + taken - reserved)
         response, valid = Signal(layout), Signal()
         free = ~valid | self.responses.ready
@@ -414,8 +392,6 @@ class VectorUnit(wiring.Component):
         ]
         memory_queue, drain_queue = parts.issuers
         m.d.comb += [
-            memory_queue.result_credit.eq(parts.result_room),
-            drain_queue.result_credit.eq(parts.result_room),
             memory_queue.ended.ready.eq(free & quiet),
             drain_queue.ended.ready.eq(free & quiet & ~memory_queue.ended.valid),
         ]
@@ -459,6 +435,7 @@ class _Parts:
     drain: DrainBuffer
     dequantizer: Dequantizer
     lanes: VectorLanes
+    masks: RowMasks
     reducer: Reducer
     scalars: Scalars
     quantizer: Quantizer
@@ -466,3 +443,4 @@ class _Parts:
 
     def __init__(self) -> None:
         self.result_room = Signal(name="result_room")
+        self.granule = Signal(name="granule")
