@@ -45,7 +45,7 @@ from pequin_sim.runner import Waves
 Beats = npt.NDArray[np.uint8]
 """uint8 [beats, 32]"""
 
-ACCESSES, STEP_ITEMS, EVENTS, ORDERS = 1 << 17, 1 << 14, 1 << 14, 16
+ACCESSES, STEP_ITEMS, EVENTS, ORDERS = 1 << 17, 1 << 14, 1 << 14, 1 << 8
 """Images of the bench: accesses, parts of steps, events, orders."""
 
 REFRESH = {"none": 0, "all-bank": 1, "per-bank": 2}
@@ -184,9 +184,15 @@ def run_tile(
     reads = dict(job.reads)
     reads[Memory.REGISTERS] = (0, register_beats(len(counters)))
     accesses, loaded = _accesses(loads, reads, _settings(job, hold=True))
-    if len(accesses) > ACCESSES:
-        raise InputError(f"the bench carries out {ACCESSES} accesses, not {len(accesses)}")
     steps = _step_items(job.steps)
+    for what, given, most in (
+        ("accesses", len(accesses), ACCESSES),
+        ("parts of steps", len(steps), STEP_ITEMS),
+        ("events", job.events * len(job.starts), EVENTS),
+        ("starts", len(job.starts) + 1, ORDERS),
+    ):
+        if given > most:
+            raise InputError(f"the bench has room for {most} {what}, not for {given}")
     images = {}
     if job.hbm is not None:
         if len(job.hbm) * 32 > params.config.store_bytes:
