@@ -57,7 +57,7 @@ class EccRam(wiring.Component):
     Raises
     ------
     ConfigError
-        `depth` is too small.
+        `depth` is too small, or the name has other characters than `Ram` takes.
     """
 
     read_en: Any
@@ -77,6 +77,8 @@ class EccRam(wiring.Component):
         if depth < 2:
             raise ConfigError(f"a protected RAM's depth must be at least 2 beats, not {depth}")
         self._depth, self._name = depth, name
+        # Made here, so that it checks its name.
+        self._ram = Ram(width=BEAT_BITS + CHECK_BITS, depth=depth, name=name)
         address = range(depth)
         super().__init__(
             {
@@ -108,9 +110,7 @@ class EccRam(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        m.submodules.ram = ram = Ram(
-            width=BEAT_BITS + CHECK_BITS, depth=self._depth, name=self._name
-        )
+        m.submodules.ram = ram = self._ram
         stored = Cat(self.write_data, encode_beat(self.write_data)) ^ self.flip
         m.d.comb += [
             ram.write_en.eq(self.write_en),
