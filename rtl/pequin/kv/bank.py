@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pequin.config import TileParams
+from pequin.errors import ConfigError
 from pequin.hbm.types import BEAT_BITS, CHECK_BITS
 from pequin.kv.types import BANKS, address_bits, bank_write
 from pequin.secded import EccRam
@@ -52,6 +53,11 @@ class KvBank(wiring.Component):
         A single-bit error was corrected.
     flip : In(288)
         As `EccRam`.
+
+    Raises
+    ------
+    ConfigError
+        There is no such bank.
     """
 
     write_ready: Any
@@ -72,6 +78,8 @@ class KvBank(wiring.Component):
     flip: Any
 
     def __init__(self, params: TileParams, *, bank: int) -> None:
+        if bank not in range(BANKS):
+            raise ConfigError(f"the KV buffer has banks 0 to {BANKS - 1}, not {bank}")
         self._params, self._bank = params, bank
         self._row_bits = address_bits(params) - 1
         row = self._row_bits
