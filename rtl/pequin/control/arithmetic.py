@@ -36,7 +36,7 @@ class Alu(wiring.Component):
         """Describe the hardware."""
         m = Module()
         i, a, b = self.instruction, self.a, self.b
-        less, equal = Signal(), Signal()
+        less, equal = Signal(name="less"), Signal(name="equal")
         distance = i.imm[:SHIFT_BITS]
         m.d.comb += [less.eq(a < b), equal.eq(a == b), self.result.eq(a + i.imm)]
         with m.Switch(i.opcode):
@@ -88,8 +88,8 @@ class Multiplier(wiring.Component):
         """Describe the hardware."""
         m = Module()
         phase = Signal(2)
-        left, right = Signal(_HALF), Signal(_HALF)
-        part, high = Signal(2 * _HALF), Signal(_HALF)
+        left, right = Signal(_HALF, name="left"), Signal(_HALF, name="right")
+        part, high = Signal(2 * _HALF, name="part"), Signal(_HALF, name="high")
         m.d.comb += [
             left.eq(Mux(phase == 2, self.a[_HALF:], self.a[:_HALF])),
             right.eq(Mux(phase == 1, self.b[_HALF:], self.b[:_HALF])),

@@ -43,10 +43,10 @@ class InstructionCheck(wiring.Component):
         """Describe the hardware."""
         m = Module()
         i, fault = self.instruction, self.fault
-        legal, unit_error = Signal(), Signal()
+        legal, unit_error = Signal(name="legal"), Signal(name="unit_error")
         self._check_fields(m, legal)
         self._check_unit(m, unit_error)
-        number, bad_number = Signal(32), Signal()
+        number, bad_number = Signal(32, name="number"), Signal(name="bad_number")
         self._check_semaphores(m, number, bad_number)
         with m.If(~legal):
             m.d.comb += [fault.code.eq(ErrorCode.ILLEGAL), fault.detail.eq(i.opcode)]
@@ -80,7 +80,7 @@ class InstructionCheck(wiring.Component):
         words = Array(Const(first, 16) for first, _ in rows)[i.unit]
         loops = Array(Const(second, 16) for _, second in rows)[i.unit]
         level, place = i.reg[4:], i.reg[:4]
-        exists, known = Signal(), Signal()
+        exists, known = Signal(name="exists"), Signal(name="known")
         m.d.comb += known.eq(words.any())
         with m.If(level == 0):
             m.d.comb += exists.eq(words.bit_select(place, 1))

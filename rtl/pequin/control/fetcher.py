@@ -88,7 +88,7 @@ class Fetcher(wiring.Component):
     def _hold(self, m: Module, arrives: Any) -> None:
         """Keep instructions in order; the oldest is always in the same place."""
         held = [Signal(fetched(), name=f"held_{i}", reset_less=True) for i in range(_HELD)]
-        level, kept = Signal(range(_HELD + 1)), Signal(range(_HELD + 1))
+        level, kept = Signal(range(_HELD + 1), name="level"), Signal(range(_HELD + 1), name="kept")
         arrived: Any = Signal(fetched())
         m.d.comb += [
             arrived.word.eq(self.port.instruction),

@@ -59,7 +59,10 @@ class InFlight(wiring.Component):
         ring: Any = memory.Memory(shape=command_record(), depth=IN_FLIGHT, init=[])
         m.submodules.ring = ring
         write, read = ring.write_port(), ring.read_port(domain="comb")
-        level, level_next = Signal(range(IN_FLIGHT + 1)), Signal(range(IN_FLIGHT + 1))
+        level, level_next = (
+            Signal(range(IN_FLIGHT + 1), name="level"),
+            Signal(range(IN_FLIGHT + 1), name="level_next"),
+        )
         popped = self.pop & self.any
         m.d.comb += [
             write.en.eq(self.push),

@@ -104,7 +104,10 @@ class ProgramMemory(wiring.Component):
             ram.read_en.eq(reads),
             ram.read_addr.eq(Mux(self._host_reads, self._host_address, fetch.address.payload)),
         ]
-        raw, syndrome = Signal(WORD_BITS, reset_less=True), Signal(CODE_BITS, reset_less=True)
+        raw, syndrome = (
+            Signal(WORD_BITS, reset_less=True, name="raw"),
+            Signal(CODE_BITS, reset_less=True, name="syndrome"),
+        )
         came, there = Signal(name="came"), Signal(name="there")
         m.d.sync += [
             came.eq(reads),

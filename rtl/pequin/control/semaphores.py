@@ -90,7 +90,7 @@ class Semaphores(wiring.Component):
         """Describe the hardware."""
         m = Module()
         # One bit for each semaphore: there is one to take, there are two.
-        some, two = Signal(SEMAPHORES), Signal(SEMAPHORES)
+        some, two = Signal(SEMAPHORES, name="some"), Signal(SEMAPHORES, name="two")
         self._grant(m, some, two)
         over = Signal(SEMAPHORES)
         self._count(m, some, two, over)
@@ -123,7 +123,10 @@ class Semaphores(wiring.Component):
             first.append(_marks(m, f"first_{u}", self.taken[u] & take.use_first, take.first))
             second.append(_marks(m, f"second_{u}", self.taken[u] & take.use_second, take.second))
             signals.append(_marks(m, f"signals_{u}", self.signal_valid[u], self.signal[u]))
-        less_first, less_second = Signal(SEMAPHORES), Signal(SEMAPHORES)
+        less_first, less_second = (
+            Signal(SEMAPHORES, name="less_first"),
+            Signal(SEMAPHORES, name="less_second"),
+        )
         m.d.comb += [less_first.eq(_any(first)), less_second.eq(_any(second))]
         more = _column_sums(m, signals)
         for s, count in enumerate(self.counts):

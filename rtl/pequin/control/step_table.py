@@ -83,7 +83,7 @@ class StepTable(wiring.Component):
         write, read = rows.write_port(), rows.read_port()
         part = self.steps.payload
         count = Signal(range(self._columns + 1))
-        counts, counted = Signal(), Signal()
+        counts, counted = Signal(name="counts"), Signal(name="counted")
         fits = (part.column < self._columns) & (part.field < TABLE_FIELDS)
         m.d.comb += [
             self.steps.ready.eq(self.load),

@@ -252,8 +252,10 @@ class SequencerBench:
         else:
             pytest.fail(f"no end after {limit} clocks: {trace}")
         if trace.fault or ended is not None:
-            where = ctx.get(dut.pc)
             ctx.set(self.reset, 1)
+            await ctx.tick()
+            where = ctx.get(dut.pc)
+            assert where == (trace.fault[2] if trace.fault else where)
             await ctx.tick()
             ctx.set(self.reset, 0)
             assert ctx.get(dut.pc) == where

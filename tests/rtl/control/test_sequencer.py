@@ -394,7 +394,8 @@ def test_clocks_of_an_instruction(params, sequencer_bench, instruction, name):
 def test_causes_name_what_holds_the_program_up(params, sequencer_bench, instruction):
     program = [instruction("set", unit=1, imm=i) for i in range(8)]
     program += [instruction("event", imm=i) for i in range(8)]
-    program += [instruction("wait", imm=3), instruction("step"), instruction("beq", imm=19)]
+    program += [instruction("wait", imm=3)] * 4
+    program += [instruction("step"), instruction("beq", imm=22)]
     job = {"program": [*program, instruction("halt")], "steps": [[[1] * 6]]}
     counts = []
     for pause in (0.0, 0.7):
@@ -403,7 +404,8 @@ def test_causes_name_what_holds_the_program_up(params, sequencer_bench, instruct
         assert len(bench.causes) == trace.clocks + 1
         counts.append({cause: bench.causes.count(cause.value) for cause in SequencerCause})
     calm, busy = counts
-    assert calm[SequencerCause.EXECUTE] == 8 + 8 + 2 + 1 + 1 + 1 + 1
+    # Sets and events; both clocks of each `wait`; the first of `step`; the branch; `halt`.
+    assert calm[SequencerCause.EXECUTE] == 8 + 8 + 4 * 2 + 1 + 1 + 1
     assert not calm[SequencerCause.QUEUE] + calm[SequencerCause.EVENT]
     assert not calm[SequencerCause.SEMAPHORE]
     for cause in SequencerCause:

