@@ -179,22 +179,29 @@ class Supervisor(wiring.Component):
     def _find_stuck(self, m: Module, stuck: Any) -> None:
         """Choose the unit that a watchdog's error names; later statements win."""
         reports = self.report
+        # Signals of their own: of a structure whose other fields are assigned conditionally, the
+        # constant code became zero in the generated Verilog.
+        unit_now = Signal(UnitId, name="stuck_unit")
+        pc, detail = Signal(PC_BITS, name="stuck_pc"), Signal(32, name="stuck_detail")
         m.d.comb += [
+            unit_now.eq(UnitId.SEQ),
+            pc.eq(reports[UnitId.SEQ.value].pc),
+            detail.eq(NO_SEMAPHORE),
+            stuck.unit.eq(unit_now),
+            stuck.pc.eq(pc),
             stuck.fault.code.eq(ErrorCode.WATCHDOG),
-            stuck.unit.eq(UnitId.SEQ),
-            stuck.pc.eq(reports[UnitId.SEQ.value].pc),
-            stuck.fault.detail.eq(NO_SEMAPHORE),
+            stuck.fault.detail.eq(detail),
         ]
         units = list(UnitId)
         for unit in reversed(units[1:]):
             report = reports[unit.value]
             with m.If(report.pending):
-                m.d.comb += [stuck.unit.eq(unit), stuck.pc.eq(report.pc)]
+                m.d.comb += [unit_now.eq(unit), pc.eq(report.pc)]
         for unit in reversed([*units[1:], UnitId.SEQ]):
             report = reports[unit.value]
             with m.If(report.waiting):
                 m.d.comb += [
-                    stuck.unit.eq(unit),
-                    stuck.pc.eq(report.pc),
-                    stuck.fault.detail.eq(report.waiting_for),
+                    unit_now.eq(unit),
+                    pc.eq(report.pc),
+                    detail.eq(report.waiting_for),
                 ]

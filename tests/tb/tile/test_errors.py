@@ -52,9 +52,11 @@ CASES = {
     "semaphore of a wait": word(17, imm=32),
     "semaphore of a launch": word(16, unit=2, imm=1 << 2 | 40 << 3),
     "semaphore above 255": "li r1, 300\nagain: signal 4\naddi r1, r1, -1\nbne r1, r0, again\n",
-    "vector of no elements": named("vector", shape="{length=0, vectors=1}"),
-    "vector beyond the memory": named("vector", shape="{length=8, vectors=1}", a=1024),
-    "stride beyond the memory": named("vector", shape="{length=8, vectors=1}", b_stride=1 << 20),
+    "vector of no elements": named("vector", mode=0, shape="{length=0, vectors=1}"),
+    "vector beyond the memory": named("vector", mode=0, shape="{length=8, vectors=1}", a=1024),
+    "stride beyond the memory": named(
+        "vector", mode=0, shape="{length=8, vectors=1}", b_stride=1 << 20
+    ),
     "vector operation that does not exist": named("vector", mode=9, shape="{vectors=1}"),
     "NaN": named(
         "vector",
