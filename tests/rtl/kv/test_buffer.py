@@ -75,6 +75,33 @@ def test_random_scripts(design, script, pauses, seed):
     script.run(design, pauses(seed) if seed % 3 else None)
 
 
+@pytest.mark.parametrize("pausing", [False, True])
+@pytest.mark.parametrize("blocks", [2, 3])
+def test_k_in_the_order_of_a_drain_with_v_between(design, script, pauses, blocks, pausing):
+    # Block j of all vectors before block j + 1; elements of V come at any time.
+    rng = np.random.default_rng(blocks)
+    size = granule_beats(blocks)
+    heads = 512 // size
+    script.configure(blocks)
+    for lane in range(12):
+        keys = [(h, b) for b in range(blocks) for h in range(heads)]
+        values = [(h, d) for h in range(heads) for d in range(32 * blocks - 1)]
+        scales = rng.integers(0, 256, heads)
+        while keys or values:
+            if keys and (not values or rng.random() < 0.1):
+                head, block = keys.pop(0)
+                place, scale = size * head + block, int(rng.integers(256))
+                elements = rng.integers(0, 256, 32).astype(np.uint8)
+                script.key(place, lane, elements, scale, last=block + 1 == blocks)
+            else:
+                head, d = values.pop(0)
+                last, element = d + 1 == 32 * blocks - 1, int(rng.integers(256))
+                script.value(size * head + d, lane, element, int(scales[head]), last=last)
+    script.keys(0, size, 32 * heads, blocks)
+    script.read_all()
+    script.run(design, pauses(blocks) if pausing else None)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_single_errors_are_corrected_everywhere(design, script, seed):
     rng = np.random.default_rng(seed)
