@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -35,12 +35,12 @@ class StageBuffer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        item = self.input.payload.as_value()
+        item = Value.cast(self.input.payload)
         spare, spare_full = Signal(len(item), reset_less=True), Signal()
         front, front_full = Signal(len(item), reset_less=True), Signal()
         m.d.comb += [
             self.input.ready.eq(~spare_full),
-            self.output.payload.as_value().eq(front),
+            Value.cast(self.output.payload).eq(front),
             self.output.valid.eq(front_full),
         ]
         with m.If(~spare_full):

@@ -69,6 +69,24 @@ def test_presets_give_the_same_bits():
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
+@pytest.mark.parametrize("preset", LANES)
+def test_rows_that_wait_for_the_lanes_see_no_later_scalars_and_limits(preset):
+    p = program(preset)
+    p.add(VectorCommand(op="set_scalar", out=0, immediate=bits(2.0)))
+    p.add(VectorCommand(op="set_limits", immediate=3 | 20 << 16))
+    p.wait()
+    # The drain queue goes first, and its blocks keep the lanes busy.
+    p.add(VectorCommand(source="blocks", length=32, vectors=12, dst=512, dst_stride=32,
+                        store=True), queue=1)  # fmt: skip
+    p.blocks += [(bytes(range(32)), 127)] * 12
+    scaled = VectorCommand(length=25, a=0, s1=0, limits=True, dst=128, store=True)
+    for turn in range(4):
+        p.add(scaled.replace(dst=128 + 32 * turn))
+        p.add(VectorCommand(op="set_scalar", out=0, immediate=bits(3.0 + turn)))
+        p.add(VectorCommand(op="set_limits", immediate=5 + turn | 18 << 16))
+    run(p)
+
+
 def test_errors_are_answered_and_the_unit_goes_on():
     p = program("tiny")
     good = VectorCommand(length=40, dst=512, store=True)
