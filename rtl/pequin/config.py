@@ -101,7 +101,7 @@ class TileConfig:
     vector_elements: int = 1 << 18
     scalars: int = 256
     fifo_beats: int = 2048
-    kv_beats: int = 1 << 14
+    kv_beats: int = 1 << 15
     program_words: int = 1 << 12
     queue_items: int = 32
     store_bytes: int = 1 << 26
