@@ -15,7 +15,8 @@ COMMANDS = {
     "matmul": "Multiply your own matrices on the simulated MAC array.",
     "asm": "Assemble a program of the tile.",
     "disasm": "Print a program image as source text.",
-    "bench": "Measure simulation speed.",
+    "compare": "Run a program on the simulated tile and on the golden machine.",
+    "bench": "Measure simulation speed, and how busy a layer keeps HBM.",
 }
 
 

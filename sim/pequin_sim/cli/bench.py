@@ -10,15 +10,19 @@ from rich.console import Console
 from rich.table import Table
 
 from pequin.config import PRESETS, TileConfig, TileParams
+from pequin.errors import InputError
 from pequin.tops import TOPS, build_top
+from pequin_sim.bench.layer import CASES, LayerResult, measure_layer
 from pequin_sim.bench.speed import TITLES, Engine, SpeedBench, ratios
+from pequin_sim.runner.progress import spinner
+from pequin_sim.scale import scale_statement
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 @click.group("bench", context_settings=_SETTINGS)
 def command() -> None:
-    """Measure simulation speed."""
+    """Measure simulation speed, and how busy a decoder layer keeps HBM."""
 
 
 @command.command("speed", context_settings=_SETTINGS)
@@ -73,6 +77,68 @@ def speed(
         click.echo(json.dumps(report, indent=2))
     else:
         Console().print(_table(top, preset, measured))
+
+
+@command.command("layer", context_settings=_SETTINGS)
+@click.option(
+    "--case", "names", multiple=True,
+    help="Measure only the layers whose name has this text; may be repeated.",
+)  # fmt: skip
+@click.option("--preset", default="ref", show_default=True, help=f"One of {', '.join(PRESETS)}.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def layer(names: tuple[str, ...], preset: str, as_json: bool) -> None:
+    """Measure in RTL which share of a decoder layer's clocks the HBM data bus is busy.
+
+    A layer is the difference of two runs, one with a layer more. Busy counts the beats of weights
+    and their scales; they must be as many as the closed form says, and everything that the
+    program writes must equal the golden machine's.
+    """
+    config = TileConfig.preset(preset)
+    TileParams(config)
+    cases = [case for case in CASES if not names or any(name in case.name for name in names)]
+    if not cases:
+        raise InputError(f"no layer is called {names}; there are: {[c.name for c in CASES]}")
+    results = []
+    for case in cases:
+        with spinner(f"measuring {case.name}", quiet=as_json):
+            results.append(measure_layer(case, config))
+    if as_json:
+        report = {
+            "preset": preset,
+            "scale": scale_statement(TileParams(config)),
+            "layers": [r.describe() for r in results],
+        }
+        click.echo(json.dumps(report, indent=2))
+    else:
+        console = Console()
+        console.print(_layer_table(preset, results))
+        console.print(scale_statement(TileParams(config)))
+    if not all(result.passed for result in results):
+        raise click.exceptions.Exit(1)
+
+
+def _layer_table(preset: str, results: list[LayerResult]) -> Table:
+    table = Table(title=f"A decoder layer on one tile, batch 1, preset {preset}")
+    for name in ("layer", "clocks", "HBM beats", "busy", "target", "bound", "MAC", "vector", "HBM"):
+        table.add_column(name, justify="left" if name == "layer" else "right")
+    for result in results:
+        table.add_row(
+            result.case.name,
+            f"{result.clocks:,}",
+            f"{result.beats:,}" + ("" if result.beats == result.expected_beats else " (!)"),
+            f"{result.busy:.1%}",
+            f"{result.case.target:.0%}",
+            f"{result.bound:.1%}",
+            *(_shares(result, group) for group in ("mac", "vector", "hbm.clocks")),
+        )
+    return table
+
+
+def _shares(result: LayerResult, group: str) -> str:
+    """Return the causes of a group that took at least a thousandth of the clocks."""
+    causes = result.causes[group].items()
+    shown = [(n, c) for n, c in causes if c >= max(1, result.clocks // 1000)]
+    return "\n".join(f"{n} {c / result.clocks:.1%}" for n, c in shown)
 
 
 def _table(top: str, preset: str, engines: list[Engine]) -> Table:

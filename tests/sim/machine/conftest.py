@@ -9,7 +9,8 @@ from pequin_sim.machine import Machine, Step
 
 
 def tile(preset="ref", **changes):
-    return TileParams(TileConfig.preset(preset).replace(**changes))
+    sizes = {"kv_beats": 1 << 14} if preset == "ref" else {}
+    return TileParams(TileConfig.preset(preset).replace(**sizes | changes))
 
 
 @pytest.fixture(scope="session")
