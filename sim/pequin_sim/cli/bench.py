@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 
@@ -105,14 +106,14 @@ def layer(names: tuple[str, ...], preset: str, as_json: bool) -> None:
     if as_json:
         report = {
             "preset": preset,
-            "scale": scale_statement(TileParams(config)),
+            "scale": dataclasses.asdict(scale_statement(TileParams(config))),
             "layers": [r.describe() for r in results],
         }
         click.echo(json.dumps(report, indent=2))
     else:
         console = Console()
         console.print(_layer_table(preset, results))
-        console.print(scale_statement(TileParams(config)))
+        console.print(scale_statement(TileParams(config)).sentence(), highlight=False)
     if not all(result.passed for result in results):
         raise click.exceptions.Exit(1)
 

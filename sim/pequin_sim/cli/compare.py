@@ -39,13 +39,17 @@ _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp", "vocab")
     help="Instead of a program: a decoder with random weights of this many layers, hidden size, "
     "heads, KV heads, head size, MLP size, vocabulary.",
 )  # fmt: skip
-@click.option("--formats", default="mxfp4", show_default=True, help="With --model: mxfp4, mxfp4x2, "
-              "mxint8, and others for some matrices: mxfp4,head=mxint8.")  # fmt: skip
+@click.option(
+    "--formats", default="mxfp4", show_default=True,
+    help="With --model: mxfp4, mxfp4x2, mxint8, and others for some matrices: mxfp4,head=mxint8.",
+)  # fmt: skip
 @click.option("--positions", default=4, show_default=True, help="With --model: tokens to decode.")
 @click.option("--seed", default=1, show_default=True, help="With --model: of the weights.")
 @click.option("--preset", default="ref", show_default=True, help=f"One of {', '.join(PRESETS)}.")
-@click.option("--pauses", default=0.0, show_default=True, type=click.FloatRange(0, 0.9),
-              help="Share of clocks in which HBM's answers and the host's streams rest.")  # fmt: skip
+@click.option(
+    "--pauses", default=0.0, show_default=True, type=click.FloatRange(0, 0.9),
+    help="Share of clocks in which HBM's answers and the host's streams rest.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout and nothing else.")
 def command(
     program: Path | None,
