@@ -131,7 +131,8 @@ def _parse_shape(text: str) -> ModelShape:
             f"--model wants {len(_SHAPE)} whole numbers joined by x ({', '.join(_SHAPE)}), for "
             f"example 2x512x8x2x64x1536x1000, not {text!r}"
         )
-    return ModelShape(**dict(zip(_SHAPE, map(int, numbers), strict=True)))
+    sizes: dict[str, Any] = dict(zip(_SHAPE, map(int, numbers), strict=True))
+    return ModelShape(**sizes)
 
 
 def _parse_formats(text: str) -> Formats:
