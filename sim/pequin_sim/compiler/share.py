@@ -146,7 +146,12 @@ class ShareCode(DecoderCode):
 
 
 def compile_share(
-    shape: ModelShape, params: TileParams, tiles: int, options: Options
+    shape: ModelShape,
+    params: TileParams,
+    tiles: int,
+    options: Options,
+    *,
+    exchange: bool | None = None,
 ) -> CompiledDecoder:
     """Return the program of one of many tiles that hold the rows of a model's layers.
 
@@ -164,6 +169,9 @@ def compile_share(
         Tiles that share the rows.
     options
         Choices; there is no head.
+    exchange
+        Pass rows of K, V and the residual through the gathered vectors. By default that is done
+        when there are several tiles; one tile does without, as in `compile_decoder`.
 
     Raises
     ------
@@ -172,11 +180,24 @@ def compile_share(
     """
     if tiles < 1:
         raise InputError(f"a model is shared by at least one tile, not {tiles}")
+    if tiles > 1 and exchange is False:
+        raise InputError(f"{tiles} tiles have to exchange their rows")
     sizes = share_sizes(shape, tiles)
     heads, kv_heads = share_heads(shape, tiles)
+    if exchange is None:
+        exchange = tiles > 1
     # The room of the other queries too: rows of q that are of no whole head.
     room = padded(max(shape.hidden, sizes["q"][0] - heads * shape.head_dim))
-    plan = make_plan(shape, params, options, sizes, heads=heads, kv_heads=kv_heads, gathered=room)
+    plan = make_plan(
+        shape,
+        params,
+        options,
+        sizes,
+        heads=heads,
+        kv_heads=kv_heads,
+        gathered=room if exchange else 0,
+    )
     b = ProgramBuilder("share")
-    ShareCode(b, plan, ShareLayer(b, plan)).emit()
+    layer = ShareLayer(b, plan) if exchange else LayerCode(b, plan)
+    ShareCode(b, plan, layer).emit()
     return finished(b, plan)

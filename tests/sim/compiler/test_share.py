@@ -70,10 +70,12 @@ def test_rows_are_cut_and_k_is_whole():
     assert shares.map.hbm.layer_beats == whole.map.hbm.layer_beats
 
 
-def test_the_share_of_one_tile_is_the_layer():
+@pytest.mark.parametrize("exchange", [False, True])
+def test_the_share_of_one_tile_is_the_layer(exchange):
     """With all rows on this tile, the residual is that of the whole decoder, bit for bit."""
     model = random_model(SHAPE, 2)
-    whole, share = compile_decoder(SHAPE, REF, OPTIONS), compile_share(SHAPE, REF, 1, OPTIONS)
+    whole = compile_decoder(SHAPE, REF, OPTIONS)
+    share = compile_share(SHAPE, REF, 1, OPTIONS, exchange=exchange)
     a, b = run_whole(whole, model, 5), run(share, model, range(5))
     x = slice(whole.map.vector.x, whole.map.vector.x + SHAPE.hidden)
     y = slice(share.map.vector.x, share.map.vector.x + SHAPE.hidden)
@@ -139,3 +141,19 @@ def test_large_shares_compile():
 def test_there_is_at_least_one_tile():
     with pytest.raises(InputError, match="at least one tile, not 0"):
         compile_share(SHAPE, REF, 0, OPTIONS)
+    with pytest.raises(InputError, match="3 tiles have to exchange their rows"):
+        compile_share(SHAPE, REF, 3, OPTIONS, exchange=False)
+
+
+def test_one_tile_exchanges_nothing_unless_told_to():
+    """Its residual is added while a matrix drains, not by the memory queue."""
+    units = {}
+    for exchange in (None, True):
+        compiled = compile_share(SHAPE, REF, 1, OPTIONS, exchange=exchange)
+        result = run(compiled, random_model(SHAPE, 1), [0])
+        units[exchange] = {
+            c.unit
+            for c in result.commands
+            if c.unit in ("vector", "drain") and c.words[0] & 15 == 1
+        }
+    assert units == {None: {"drain"}, True: {"vector"}}
