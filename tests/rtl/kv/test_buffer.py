@@ -75,6 +75,29 @@ def test_random_scripts(design, script, pauses, seed):
     script.run(design, pauses(seed) if seed % 3 else None)
 
 
+@pytest.mark.parametrize("reader", ["command", "dma", "host"])
+def test_a_reading_right_behind_a_write_sees_it(design, script, reader):
+    rng = np.random.default_rng(5)
+    script.configure(1)
+    for turn in range(60):
+        lane, value = int(rng.integers(32)), turn % 2
+        if value:
+            script.values(0, lane, [int(rng.integers(256))], int(rng.integers(256)), barrier=True)
+        else:
+            elements = rng.integers(0, 256, 32).astype(np.uint8)
+            script.key(0, lane, elements, int(rng.integers(256)), barrier=True)
+        place = (8 + 32 if turn % 4 == 1 else 1) if value else 0
+        if reader == "host":
+            script.host_read(place)
+        elif reader == "dma":
+            script.dma(place)
+        elif value:
+            script.values_of(0, 0, 1, 1)
+        else:
+            script.keys(0, 0, lane + 1, 1)
+    script.run(design)
+
+
 @pytest.mark.parametrize("pausing", [False, True])
 @pytest.mark.parametrize("blocks", [2, 3])
 def test_k_in_the_order_of_a_drain_with_v_between(design, script, pauses, blocks, pausing):

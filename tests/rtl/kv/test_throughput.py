@@ -111,13 +111,14 @@ def test_accesses_and_writes_get_their_clocks_from_a_busy_reader(design, script,
 def test_an_access_does_not_wait_for_the_end_of_writing(design, script):
     rng = np.random.default_rng(0)
     script.configure(7)
-    place = 8 + 32 * 7 + 5
-    script.host_read(place)
-    script.values(0, 3, rng.integers(0, 256, 224), 7)
-    # By now the access has had to be served: it must not see what comes next.
-    wanted = script.answers[-1][1].copy()
-    script.host_read(place)
+    elements = rng.integers(1, 256, 224).tolist()
+    for d, element in enumerate(elements):
+        if d == 100:
+            # A hundred writes later its beat is written, which the access must not see.
+            script.host_read(8 + 32 * 7 + 200)
+        script.value(d, 3, element, 7, last=d == 223)
+    script.host_read(8 + 32 * 7 + 200)
     run = script.run(design)
-    assert not wanted.any()
-    assert script.answers[-1][1].any()
+    assert not script.answers[0][1].any()
+    assert script.answers[1][1][3] == elements[200]
     assert run.clocks < 224 + 80
