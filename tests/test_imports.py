@@ -24,6 +24,8 @@ INDEPENDENT = {
     "sim/pequin_sim/golden": ("pequin.config", "pequin.errors"),
     "sim/pequin_sim/mx": ("pequin.config", "pequin.errors"),
     "sim/pequin_sim/layout.py": ("pequin.config", "pequin.errors"),
+    "sim/pequin_sim/isa": ("pequin.config", "pequin.errors"),
+    "sim/pequin_sim/machine": ("pequin.config", "pequin.errors"),
 }
 """What golden models and layouts may take from the hardware: names of sizes and errors."""
 

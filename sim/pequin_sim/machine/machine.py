@@ -32,7 +32,7 @@ from pequin_sim.machine.sequencer import Sequencer, check_semaphores
 from pequin_sim.machine.state import Beats, Effects, Product, State
 from pequin_sim.machine.vectors import drain, vector
 
-_EXECUTE: dict[int, Callable[[State, Words, int], Effects]] = {
+EXECUTE: dict[int, Callable[[State, Words, int], Effects]] = {
     UNITS["mac"]: mac,
     UNITS["stream"]: stream,
     UNITS["kv"]: kv,
@@ -40,6 +40,7 @@ _EXECUTE: dict[int, Callable[[State, Words, int], Effects]] = {
     UNITS["drain"]: drain,
     UNITS["dma"]: dma,
 }
+"""What executes a command of each unit: state, words, program address of the launch."""
 
 RaceMode = Literal["raise", "collect", "off"]
 
@@ -114,7 +115,7 @@ class Machine:
         self.memory.clear()
         self.order = Order()
         self.sequencer.clear()
-        self.registers = {unit: UnitRegisters(unit) for unit in _EXECUTE}
+        self.registers = {unit: UnitRegisters(unit) for unit in EXECUTE}
         self._shadow = Shadow(self.memory.sizes())
         self._capacity = Capacity(self.params) if self._capacity_on else None
 
@@ -278,7 +279,7 @@ class Machine:
         """Execute one command; return what it means for queues and streams."""
         self.order.wait(unit, waits, pc)
         number = self.order.begin(unit)
-        effects = _EXECUTE[unit](self.memory, words, pc)
+        effects = EXECUTE[unit](self.memory, words, pc)
         self._connect(unit, number, pc, effects)
         self._log.events += effects.tokens
         self._record(

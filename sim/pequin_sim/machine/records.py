@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from pequin_sim.isa import unpack_word
 from pequin_sim.machine.events import Event, EventKind
 from pequin_sim.machine.fetch import Words
 from pequin_sim.machine.races import Race, Range
@@ -47,6 +48,22 @@ class CommandRecord:
     waits: tuple[int, ...]
     signals: tuple[int, ...]
     values: npt.NDArray[np.uint32] | None = None
+
+    def __str__(self) -> str:
+        fields = [
+            f"{name}={value:#x}"
+            for word, bits in enumerate(self.words)
+            for name, value in unpack_word(self.unit, word, bits).items()
+            if value
+        ]
+        parts = [f"{self.unit} command {self.number} (pc {self.pc}): {', '.join(fields)}"]
+        for what, places in (("reads", self.reads), ("writes", self.writes)):
+            if places:
+                parts.append(f"{what} {', '.join(map(str, places))}")
+        for what, numbers in (("waits on", self.waits), ("signals", self.signals)):
+            if numbers:
+                parts.append(f"{what} {', '.join(map(str, numbers))}")
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
