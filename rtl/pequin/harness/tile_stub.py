@@ -265,8 +265,8 @@ class StubTile(wiring.Component):
         Random pauses of the stub's memories, of its program, of its events.
     hold, running, pc, clears
         As `StubProgram`.
-    counts : Out(cause_counts(HostCause))
-        Clocks of the port by cause.
+    clocks : Out(48), counts : Out(cause_counts(HostCause))
+        Clocks since reset, and those of the port by cause.
     """
 
     rx: Any
@@ -278,6 +278,7 @@ class StubTile(wiring.Component):
     running: Any
     pc: Any
     clears: Any
+    clocks: Any
     counts: Any
 
     def __init__(self, port: wiring.Component) -> None:
@@ -294,6 +295,7 @@ class StubTile(wiring.Component):
                 "running": Out(1),
                 "pc": Out(16),
                 "clears": Out(8),
+                "clocks": Out(48),
                 "counts": Out(cause_counts(HostCause)),
             }
         )
@@ -334,6 +336,7 @@ class StubTile(wiring.Component):
             self.pc.eq(program.pc),
             self.clears.eq(program.clears),
         ]
+        m.d.sync += self.clocks.eq(self.clocks + 1)
         m.submodules.counters = counters = CauseCounters(HostCause)
         m.d.comb += [counters.cause.eq(port.cause), self.counts.eq(counters.counts)]
         return m

@@ -27,7 +27,7 @@ from pequin_sim.protocol.packets import (
     Welcome,
     Write,
 )
-from pequin_sim.protocol.session import Answered, HostSession, SessionError
+from pequin_sim.protocol.session import Answered, HostSession, SessionError, Unasked
 
 __all__ = [
     "Ack",
@@ -56,6 +56,7 @@ __all__ = [
     "Step",
     "Stop",
     "StreamDecoder",
+    "Unasked",
     "Welcome",
     "Write",
     "crc32c",

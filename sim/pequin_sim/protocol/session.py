@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pequin_sim.protocol.codec import BEAT_BYTES, decode, encode
+from pequin.errors import InputError
+from pequin_sim.protocol.codec import BEAT_BYTES, FRAME_BYTES, decode, encode
 from pequin_sim.protocol.packets import (
+    MAX_BEATS,
     MEMORY_REQUESTS,
     MEMORY_TYPES,
     REQUESTS,
@@ -36,6 +38,13 @@ class Answered:
     answer: Packet
 
 
+@dataclass(frozen=True)
+class Unasked:
+    """An answer to a packet that went out beside the session."""
+
+    answer: Packet
+
+
 class SessionError(RuntimeError):
     """The tile broke the protocol."""
 
@@ -46,14 +55,30 @@ class HostSession:
     Parameters
     ----------
     window
-        Bytes that the tile may have on their way to the host. At least the longest packet; twice
-        as much keeps the link busy.
+        Bytes that the tile may have on their way to the host. More than a DATA packet of
+        `MAX_BEATS`, if the credit is to be renewed; twice as much keeps the link busy.
     automatic
         Renew the credit by itself.
+    strict
+        Refuse answers to packets that this session did not send.
+
+    Raises
+    ------
+    InputError
+        The window is so small that the tile could wait forever.
     """
 
-    def __init__(self, *, window: int = 1 << 16, automatic: bool = True) -> None:
-        self._window, self._automatic = window, automatic
+    def __init__(
+        self, *, window: int = 1 << 16, automatic: bool = True, strict: bool = True
+    ) -> None:
+        self._window, self._automatic, self._strict = window, automatic, strict
+        spare = window - FRAME_BYTES - MAX_BEATS * BEAT_BYTES
+        if automatic and spare < 1:
+            raise InputError(
+                f"the window must be above {window - spare} bytes, the longest packet, not {window}"
+            )
+        # What is left when no renewal is due still holds the longest packet.
+        self._threshold = min(spare, window // 2)
         self._next_id = 0
         self._pending: dict[int, Packet] = {}
         self._next_event: int | None = None
@@ -97,20 +122,20 @@ class HostSession:
         return numbered, frame
 
     def renewal(self) -> bytes | None:
-        """Return a CREDIT when half of the window has been used."""
+        """Return a CREDIT when enough of the window has been used."""
         if not self._automatic or self.welcome is None:
             return None
         total = self._received + self._window & 0xFFFFFFFF
-        if (total - self._granted & 0xFFFFFFFF) < self._window // 2:
+        if (total - self._granted & 0xFFFFFFFF) < self._threshold:
             return None
         return self.request(Credit(total=total))[1]
 
-    def receive(self, frame: bytes) -> Answered | Event | Nak:
+    def receive(self, frame: bytes) -> Answered | Unasked | Event | Nak:
         """Take a packet from the tile.
 
         Returns
         -------
-        Answered, Event or Nak
+        Answered, Unasked, Event or Nak
             A NAK alone belongs to a packet that this session did not send, or that came damaged.
 
         Raises
@@ -130,6 +155,8 @@ class HostSession:
                 return packet
             del self._pending[packet.id]
             return Answered(request, packet)
+        if request is None and not self._strict:
+            return Unasked(packet)
         if request is None:
             raise SessionError(f"{packet!r} answers no request")
         self._check_answer(request, packet)

@@ -32,6 +32,7 @@ from pequin_sim.protocol import (
     Start,
     Step,
     Stop,
+    Unasked,
     Welcome,
     Write,
     play_record,
@@ -77,6 +78,15 @@ class TileLink:
         The books; a new one by default.
     timeout_clocks
         Longest time for an answer.
+
+    Attributes
+    ----------
+    posted, frames
+        Everything that was put on the link, and everything that came.
+    events
+        All events so far.
+    strays, unasked
+        Refusals and answers for packets that were put on the link by `post`.
     """
 
     def __init__(
@@ -92,7 +102,7 @@ class TileLink:
         self._play, self._record = play.open("ab"), record.open("rb")
         self.session = session or HostSession()
         self._timeout = timeout_clocks
-        self._posted = 0
+        self.posted: list[bytes] = []
         self._unread = b""
         self._waiting: dict[int, tuple[Flag, list[Packet]]] = {}
         self._changed = Flag()
@@ -100,6 +110,7 @@ class TileLink:
         self.events: list[Event] = []
         self._taken = 0
         self.strays: list[Nak] = []
+        self.unasked: list[Packet] = []
         self._reader = cocotb.start_soon(self._read_packets())
 
     def close(self) -> None:
@@ -114,8 +125,8 @@ class TileLink:
         """Put bytes on the link, each argument as one packet, whatever they are."""
         self._play.write(b"".join(play_record(frame) for frame in frames))
         self._play.flush()
-        self._posted += len(frames)
-        self._dut.posted.value = self._posted
+        self.posted += frames
+        self._dut.posted.value = len(self.posted)
 
     def send(self, packet: Packet) -> Packet:
         """Put a request on the link, without waiting; return it with its id."""
@@ -145,6 +156,10 @@ class TileLink:
         await self._room(packet)
         numbered = self.send(packet)
         return self._accept(numbered, await self.answer(numbered, timeout_clocks=timeout_clocks))
+
+    def grant(self, total: int) -> None:
+        """Let the tile send until it has sent `total` bytes since reset."""
+        self.post(self.session.request(Credit(total=total))[1])
 
     # What a host does.
 
@@ -268,7 +283,7 @@ class TileLink:
             await with_timeout(flag.wait(), clocks * clock_period_ns(), "ns")
         except SimTimeoutError:
             raise LinkTimeout(
-                f"{what} did not come in {clocks} clocks: of {self._posted} packets "
+                f"{what} did not come in {clocks} clocks: of {len(self.posted)} packets "
                 f"{int(self._dut.played.value)} have gone out, {len(self.frames)} have come, "
                 f"{len(self.session.pending)} requests are open"
             ) from None
@@ -294,6 +309,8 @@ class TileLink:
                 self.events.append(event)
             case Nak() as nak:
                 self.strays.append(nak)
+            case Unasked(packet):
+                self.unasked.append(packet)
             case Answered(request, answer):
                 flag, answers = self._waiting[request.id]
                 answers.append(answer)
