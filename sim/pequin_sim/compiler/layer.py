@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pequin_sim.compiler.builder import ProgramBuilder
-from pequin_sim.compiler.plan import Plan, Wave
-from pequin_sim.compiler.values import Each, Loop, Register, Signal, Sum, Waits
+from pequin_sim.compiler.attention import AttentionCode
+from pequin_sim.compiler.values import Loop, Signal, Sum, Waits
 from pequin_sim.model import MATRICES
 from pequin_sim.model.formats import HEAD
 from pequin_sim.mx import Format
@@ -19,47 +18,7 @@ FLOAT_ONE = 0x3F800000
 """fp32 1.0."""
 
 
-class Registers:
-    """The sequencer's registers.
-
-    position
-        Of the token.
-    last_granule, lane
-        position / 32, and position mod 32 where a vector command has it.
-    kv_layer, kv_token
-        The layer's first granule, and the token's granule of its first head (KV beats).
-    weights
-        The layer's first beat.
-    left
-        Layers after this one.
-    wants
-        Whether logits are wanted.
-    token, scratch, other
-        For short use.
-    """
-
-    def __init__(self, b: ProgramBuilder) -> None:
-        names = ("position", "last_granule", "lane", "kv_layer", "kv_token", "weights", "left")
-        self.position, self.last_granule, self.lane, self.kv_layer, self.kv_token = (
-            b.register(name) for name in names[:5]
-        )
-        self.weights, self.left = (b.register(name) for name in names[5:])
-        self.wants, self.token, self.scratch, self.other = (
-            b.register(name) for name in ("wants", "token", "scratch", "other")
-        )
-
-    @property
-    def tokens(self) -> Sum:
-        """Tokens to attend to: position + 1."""
-        return self.position + 1
-
-    @property
-    def granules(self) -> Sum:
-        """Granules that hold them."""
-        return self.last_granule + 1
-
-
-class LayerCode:
+class LayerCode(AttentionCode):
     """Emits a layer: everything on one tile.
 
     The order of the matrices is k, v, q, o, gate, up, down. V's quantization and the scales' way
@@ -73,11 +32,6 @@ class LayerCode:
     plan
         Sizes and places.
     """
-
-    def __init__(self, b: ProgramBuilder, plan: Plan) -> None:
-        self.b, self.plan = b, plan
-        self.shape, self.map = plan.shape, plan.map
-        self.r = Registers(b)
 
     # Streams of weights and the matrices that take them.
 
@@ -254,179 +208,6 @@ class LayerCode:
             paired=int(plan.paired),
             column=0,
             address=share * act.queries,
-        )
-
-    def attention(self) -> None:
-        """Scores, probabilities, outputs: wave by wave, the next wave's scores first."""
-        waves = self.map.attention.waves
-        overlapped = self.map.attention.buffers == 2
-        self.scores(waves[0])
-        for number, wave in enumerate(waves):
-            last = number + 1 == len(waves)
-            if overlapped and not last:
-                self.scores(waves[number + 1])
-            self.probabilities(wave)
-            self.outputs(wave, last)
-            if not overlapped and not last:
-                self.scores(waves[number + 1])
-
-    def _kv(self, wave: Wave, kind: str, wait: Waits, rows: int | Sum, blocks: int | Sum) -> None:
-        """Stream keys or values of a wave's KV heads."""
-        kv, plan = self.map.kv, self.map.attention
-        head = wave.first // plan.groups
-        self.b.launch(
-            "kv",
-            wait=wait,
-            loops=[Loop(wave.groups), Loop(wave.kv_heads, {"address": kv.head})],
-            kind=kind,
-            address=self.r.kv_layer + head * kv.head,
-            step=kv.granule,
-            rows=rows,
-            blocks=blocks,
-        )
-
-    def _kv_matrix(
-        self,
-        wave: Wave,
-        wait: Waits,
-        *,
-        scaled: int,
-        last_block: int | Register,
-        last_row: int | Register,
-        base: int,
-        stride: int,
-    ) -> None:
-        """Multiply them with a wave's queries or probabilities."""
-        plan = self.map.attention
-        self.b.launch(
-            "mac",
-            wait=wait,
-            loops=[Loop(wave.passes, {"base": stride})],
-            format="mxint8",
-            two_planes=0,
-            scaled=scaled,
-            paired=int(plan.paired),
-            sink="drain",
-            source="kv",
-            last_block=last_block,
-            last_row=last_row,
-            first_row=0,
-            last_vector=plan.vectors - 1,
-            base=base,
-        )
-
-    def scores(self, wave: Wave) -> None:
-        """Multiply keys with queries; keep each head's scores and their maximum."""
-        plan, vector, act = self.map.attention, self.map.vector, self.map.activations
-        first = wave.first == 0
-        self.b.section(f"scores of passes {wave.first} to {wave.first + wave.passes - 1}")
-        buffer, step = wave.buffer * plan.wave_passes, plan.vectors
-        self._kv(wave, "keys", "keys" if first else (), self.r.tokens, self.shape.head_blocks)
-        self._kv_matrix(
-            wave,
-            "queries" if first else (),
-            scaled=1,
-            last_block=self.shape.head_blocks - 1,
-            last_row=self.r.position,
-            base=act.queries + wave.first * act.query_stride,
-            stride=act.query_stride,
-        )
-        self.b.launch(
-            "drain",
-            signal=Each("scores"),
-            loops=[Loop(wave.passes, {"dst": step * vector.positions, "out": step})],
-            op="copy",
-            source="drain",
-            length=self.r.tokens,
-            vectors=plan.vectors,
-            store=1,
-            dst=vector.scores + buffer * step * vector.positions,
-            dst_stride=vector.positions,
-            limits=1,
-            reduce="max",
-            out=self.map.scalars.maxima + buffer * step,
-        )
-
-    def probabilities(self, wave: Wave) -> None:
-        """exp2(score - max) times V's scales, quantized; 1 / sum."""
-        plan, vector, act = self.map.attention, self.map.vector, self.map.activations
-        scalars, share = self.map.scalars, 2 if plan.paired else 1
-        self.b.section(f"probabilities of passes {wave.first} to {wave.first + wave.passes - 1}")
-        buffer, step = wave.buffer * plan.wave_passes, plan.vectors
-        one_pass = {
-            "a": step * vector.positions,
-            "s2": step,
-            "out": step,
-            "address": share * act.probability_stride,
-        }
-        one_head = {name: wave.groups * stride for name, stride in one_pass.items()}
-        self.b.launch(
-            "vector",
-            wait=(Each("scores"), "value scales") if wave.first == 0 else Each("scores"),
-            signal=Each("probabilities"),
-            loops=[
-                Loop(wave.groups, one_pass),
-                Loop(wave.kv_heads, {**one_head, "b": vector.positions}),
-            ],
-            op="copy",
-            function="exp2",
-            factor="b",
-            length=self.r.tokens,
-            vectors=plan.vectors,
-            a=vector.scores + buffer * step * vector.positions,
-            a_stride=vector.positions,
-            b=vector.value_scales + wave.first // plan.groups * vector.positions,
-            b_stride=0,
-            use_s2=1,
-            minus_s2=1,
-            s2=scalars.maxima + buffer * step,
-            per_vector="s2",
-            limits=1,
-            reduce="sum",
-            finish="reciprocal",
-            out=scalars.inverses + buffer * step,
-            quantize="activations",
-            paired=int(plan.paired),
-            column=0,
-            column_step=1,
-            address=share * (act.probabilities + buffer * act.probability_stride),
-            address_step=0,
-        )
-
-    def outputs(self, wave: Wave, last: bool) -> None:
-        """Multiply values with probabilities; gather the heads into one vector."""
-        plan, act, shape = self.map.attention, self.map.activations, self.shape
-        buffer = wave.buffer * plan.wave_passes
-        self.b.section(f"outputs of passes {wave.first} to {wave.first + wave.passes - 1}")
-        wait = "readable values" if wave.first == 0 else ()
-        self._kv(wave, "values", wait, shape.head_dim, self.r.granules)
-        self._kv_matrix(
-            wave,
-            Each("probabilities"),
-            scaled=0,
-            last_block=self.r.last_granule,
-            last_row=shape.head_dim - 1,
-            base=act.probabilities + buffer * act.probability_stride,
-            stride=act.probability_stride,
-        )
-        blocks = plan.vectors * shape.head_blocks
-        self.b.launch(
-            "drain",
-            signal="attention" if last else None,
-            loops=[Loop(wave.passes, {"s1": plan.vectors, "address": blocks})],
-            op="copy",
-            source="drain",
-            length=shape.head_dim,
-            vectors=plan.vectors,
-            use_s1=1,
-            s1=self.map.scalars.inverses + buffer * plan.vectors,
-            per_vector="s1",
-            quantize="activations",
-            paired=1,
-            column=0,
-            column_step=0,
-            address=2 * act.attention + wave.first * blocks,
-            address_step=shape.head_blocks,
         )
 
     def output(self) -> None:
