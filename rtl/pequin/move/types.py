@@ -4,8 +4,6 @@ from amaranth.lib import data, enum
 
 from pequin.config import TileParams
 from pequin.errors import ConfigError
-from pequin.hbm.types import HbmError
-from pequin.tile.types import ErrorCode
 
 CHUNK_BEATS = 64
 """Beats of a read request, at most."""
@@ -63,7 +61,3 @@ def check_power_of_two(name: str, value: int, low: int, high: int) -> None:
     """Raise `ConfigError` unless `value` is a power of two from `low` to `high`."""
     if value < 1 or value & (value - 1) or not low <= value <= high:
         raise ConfigError(f"{name} must be a power of two from {low} to {high}, not {value}")
-
-
-HBM_FAULTS = {HbmError.ADDRESS: ErrorCode.HBM_ADDRESS, HbmError.ECC: ErrorCode.HBM_ECC}
-"""Fault of a beat that came with an error."""
