@@ -272,7 +272,7 @@ def _run_bare(program: Path, clocks: int) -> float:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "LD_LIBRARY_PATH": _library_path()},
+        env={**os.environ, "LD_LIBRARY_PATH": library_path()},
     )
     if done.returncode:
         raise ToolError(f"{program.name} ended with code {done.returncode}: {done.stderr.strip()}")
@@ -280,7 +280,8 @@ def _run_bare(program: Path, clocks: int) -> float:
 
 
 @functools.lru_cache(maxsize=1)
-def _library_path() -> str:
+def library_path() -> str:
+    """Return LD_LIBRARY_PATH for a program that was built with the runner."""
     import cocotb_tools.config
 
     return os.pathsep.join(

@@ -29,3 +29,9 @@ def run():
         return run_link(_design(preset, rate), seed=1, **options)
 
     return run_one
+
+
+@pytest.fixture(scope="session")
+def bench():
+    """Return a function from a preset's name and a rate to the bench."""
+    return lambda preset="tiny", rate=None: _design(preset, rate)
