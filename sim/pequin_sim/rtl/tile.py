@@ -117,7 +117,7 @@ class TileJob:
     pauses
         Of the bench's streams.
     hbm_pauses
-        Of the channel's answers to the tile; needs a bench with `memory_pauses`.
+        Of the channel's answers to the tile.
     stop_after
         Clocks after the first START at which the host sends STOP; 0 never.
     timeout_clocks
@@ -136,14 +136,12 @@ class TileJob:
     flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     early_flips: Mapping[str, int] = field(default_factory=dict)
     pauses: Mapping[str, Pauses] = field(default_factory=dict)
-    hbm_pauses: Pauses | None = None
+    hbm_pauses: Pauses = field(default_factory=Pauses)
     stop_after: int = 0
     timeout_clocks: int = 5_000_000
 
 
-def tile_bench(
-    params: TileParams, *, cache_dir: Path | None = None, memory_pauses: bool = False
-) -> Design:
+def tile_bench(params: TileParams, *, cache_dir: Path | None = None) -> Design:
     """Return the tile core between players and recorders, as Verilog."""
     depths = {
         "accesses": ACCESSES,
@@ -154,12 +152,10 @@ def tile_bench(
     }
 
     def build() -> StreamBench:
-        core = TileCore(params, hbm_pauses=memory_pauses)
+        core = TileCore(params, hbm_pauses=True)
         return StreamBench(core, depths=depths, controls=core.controls)
 
-    return cached_design(
-        "tile_bench", params, build, variant=repr((depths, memory_pauses)), cache_dir=cache_dir
-    )
+    return cached_design("tile_bench", params, build, variant=repr(depths), cache_dir=cache_dir)
 
 
 def run_tile(
@@ -222,12 +218,10 @@ def run_tile(
             "flips": {name: list(value) for name, value in job.flips.items()},
             "early_flips": dict(job.early_flips),
             "stop_after": job.stop_after,
-            "hbm_pauses": job.hbm_pauses.packed() if job.hbm_pauses else None,
+            "hbm_pauses": job.hbm_pauses.packed(),
         },
     )
-    if design is None:
-        design = tile_bench(params, memory_pauses=job.hbm_pauses is not None)
-    run = bench.run(design, waves=waves, **options)
+    run = bench.run(design or tile_bench(params), waves=waves, **options)
     return _collect(run, reads, loaded, counters)
 
 

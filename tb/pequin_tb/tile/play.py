@@ -47,8 +47,7 @@ async def play(dut: Any) -> None:
         getattr(dut, f"{name}_count").value = 0
     for name in FLIPS:
         getattr(dut, name).value = job["early_flips"].get(name, 0)
-    if job["hbm_pauses"] is not None:
-        dut.hbm_pauses.value = job["hbm_pauses"]
+    dut.hbm_pauses.value = job["hbm_pauses"]
     dut.accesses_count.value = job["loaded"]
     dut.steps_count.value = job["counts"]["steps"]
     await reset(dut)
