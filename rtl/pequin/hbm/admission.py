@@ -18,6 +18,11 @@ ACKS = 4
 """Write acknowledges held for each requester."""
 
 
+FRESH_CLOCKS = 512
+"""How long a requester's place counts after its last beat was admitted (clocks): refresh keeps away
+from the banks ahead of it, and would run out of banks if it kept away from places of long ago."""
+
+
 class Admission(wiring.Component):
     """Arbitrate between requesters and number their beats.
 
@@ -52,7 +57,8 @@ class Admission(wiring.Component):
     mark_last, refuse, mark_slot
         For the return buffers: the last beat of a request, or an error response.
     position, position_valid
-        Chunks the requesters are at: reads, then writes.
+        Chunks the requesters are at: reads, then writes. One that has asked for nothing for
+        `FRESH_CLOCKS` is nowhere.
     read_blocked, write_stuck
         A read waits for a write of its beats; a write waits for room.
     refused
@@ -243,8 +249,14 @@ class Admission(wiring.Component):
         with m.If(read):
             m.d.sync += self._seq[q].eq(self._seq[q] + self._count)
         for index, mine in ((q, ~piece.write), (q + n, piece.write)):
+            left = Signal(range(FRESH_CLOCKS), name=f"fresh{index}")
             with m.If(granted & mine & ~piece.bad):
                 m.d.sync += [
                     self.position[index].eq(piece.tag),
                     self.position_valid[index].eq(1),
+                    left.eq(FRESH_CLOCKS - 1),
                 ]
+            with m.Elif(left != 0):
+                m.d.sync += left.eq(left - 1)
+            with m.Else():
+                m.d.sync += self.position_valid[index].eq(0)
