@@ -199,29 +199,31 @@ class Dispatcher(wiring.Component):
         """Queue the answers; that of an order comes when the tile has taken it."""
         m.submodules.queue = queue = fifo.SyncFIFO(width=Answer.as_shape().size, depth=REQUESTS)
         answer: Any = Signal(Answer, name="answer")
-        packet = self.packet
-        at_once = Signal(name="at_once")
+        packet, held = self.packet, Signal(name="answer_held")
+        # The answer made at once waits a clock in a register; orders come when there is none.
+        m.d.sync += held.eq(self._take & ~self.order_accept)
         m.d.comb += [
-            at_once.eq(self._take & ~self.order_accept),
             queue.w_data.eq(Value.cast(answer)),
-            queue.w_en.eq(at_once | self.orders.valid),
-            self.orders.ready.eq(~at_once),
+            queue.w_en.eq(held | self.orders.valid),
+            self.orders.ready.eq(~held),
             Value.cast(self.answers.payload).eq(queue.r_data),
             self.answers.valid.eq(queue.r_rdy),
             queue.r_en.eq(self.answers.ready),
         ]
-        with m.If(at_once):
-            m.d.comb += [
-                answer.id.eq(packet.header.id),
-                answer.type.eq(packet.header.type),
-                answer.kind.eq(self._kind),
-            ]
-            with m.If(self._refusal != NakCode.NONE):
-                m.d.comb += [answer.kind.eq(AnswerKind.NAK), answer.code.eq(self._refusal)]
-            with m.If(self._refusal == NakCode.LENGTH):
-                m.d.comb += answer.detail.eq(packet.bytes)
-            with m.If(self._refusal == NakCode.OVERRUN):
-                m.d.comb += answer.detail.eq(1)
+        made: Any = Signal(Answer, name="made_answer")
+        m.d.sync += [
+            made.id.eq(packet.header.id),
+            made.type.eq(packet.header.type),
+            made.kind.eq(Mux(self._refusal == NakCode.NONE, self._kind, AnswerKind.NAK)),
+            made.code.eq(self._refusal),
+            made.detail.eq(0),
+        ]
+        with m.If(self._refusal == NakCode.LENGTH):
+            m.d.sync += made.detail.eq(packet.bytes)
+        with m.Elif(self._refusal == NakCode.OVERRUN):
+            m.d.sync += made.detail.eq(1)
+        with m.If(held):
+            m.d.comb += answer.eq(made)
         with m.Else():
             m.d.comb += [
                 answer.type.eq(self.orders.payload[:8]),

@@ -128,6 +128,8 @@ class ResultCollector(wiring.Component):
     results : Out(stream of MemoryResult)
     write_en : Out(1), write_addr : Out, write_data : Out(64)
         The RAM; slots as for `RequestIssuer`.
+    busy : Out(1)
+        A request is at work.
     """
 
     started: Any
@@ -136,6 +138,7 @@ class ResultCollector(wiring.Component):
     write_en: Any
     write_addr: Any
     write_data: Any
+    busy: Any
 
     def __init__(self) -> None:
         super().__init__(
@@ -146,28 +149,29 @@ class ResultCollector(wiring.Component):
                 "write_en": Out(1),
                 "write_addr": Out(range(MEMORY_REQUESTS * SLOT_WORDS)),
                 "write_data": Out(64),
+                "busy": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        request, result = self.started.payload, self.results.payload
-        slot, beat = Signal(range(MEMORY_REQUESTS)), Signal(range(MAX_BEATS + 1))
-        words = Signal(BEAT_BITS)
+        request: Any = Signal(MemoryRequest)
+        result, busy = self.results.payload, Signal()
+        slot, missing = Signal(range(MEMORY_REQUESTS)), Signal(range(MAX_BEATS + 1))
+        words, beat = Signal(BEAT_BITS), Signal(range(MAX_BEATS))
         left = Signal(range(BEAT_WORDS + 1))
         address = Signal(SLOT_WORDS.bit_length() - 1)
         error: Any = Signal(ErrorCode)
-        error_beat = Signal(range(MAX_BEATS))
-        complete = Signal()
+        error_beat, came = Signal(range(MAX_BEATS)), Signal()
         m.d.comb += [
-            complete.eq(self.started.valid & (beat == request.beats) & (left == 0)),
-            self.answers.ready.eq(self.started.valid & (beat != request.beats) & (left <= 1)),
+            self.started.ready.eq(~busy),
+            self.answers.ready.eq(busy & (missing != 0) & (left <= 1)),
+            came.eq(self.answers.valid & self.answers.ready),
             self.write_en.eq(left != 0),
             self.write_addr.eq(Cat(address, slot)),
             self.write_data.eq(words[:64]),
-            self.results.valid.eq(complete),
-            self.started.ready.eq(complete & self.results.ready),
+            self.results.valid.eq(busy & (missing == 0) & (left == 0)),
             *(
                 getattr(result, name).eq(getattr(request, name))
                 for name in ("id", "write", "memory", "beats", "address")
@@ -177,14 +181,28 @@ class ResultCollector(wiring.Component):
         ]
         with m.If(left != 0):
             m.d.sync += [left.eq(left - 1), address.eq(address + 1), words.eq(words[64:])]
-        with m.If(self.answers.valid & self.answers.ready):
-            m.d.sync += [beat.eq(beat + 1), words.eq(self.answers.payload.data)]
+        with m.If(came):
+            m.d.sync += [
+                beat.eq(beat + 1),
+                missing.eq(missing - 1),
+                words.eq(self.answers.payload.data),
+            ]
             with m.If(~request.write):
                 m.d.sync += left.eq(BEAT_WORDS)
             with m.If(error == ErrorCode.NONE):
                 m.d.sync += [error.eq(self.answers.payload.error), error_beat.eq(beat)]
-        with m.If(self.started.ready):
-            m.d.sync += [beat.eq(0), address.eq(0), slot.eq(slot + 1), error.eq(ErrorCode.NONE)]
+        with m.If(~busy):
+            m.d.sync += [
+                busy.eq(self.started.valid),
+                request.eq(self.started.payload),
+                missing.eq(self.started.payload.beats),
+                beat.eq(0),
+                address.eq(0),
+                error.eq(ErrorCode.NONE),
+            ]
+        with m.If(self.results.valid & self.results.ready):
+            m.d.sync += [busy.eq(0), slot.eq(slot + 1)]
+        m.d.comb += self.busy.eq(busy)
         return m
 
 
@@ -301,7 +319,7 @@ class MemoryRequests(wiring.Component):
             *_pop(flying, collector.started),
             *_push(collector.results, done),
             *_pop(done, self.results),
-            self.waiting.eq(accepted.r_rdy | flying.r_rdy),
+            self.waiting.eq(accepted.r_rdy | flying.r_rdy | collector.busy),
         ]
 
 

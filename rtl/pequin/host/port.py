@@ -24,9 +24,9 @@ from pequin.tile.types import StepItem, TileAccess, TileAnswer, TileControl, Til
 class HostPort(wiring.Component):
     """Carry out the packets of docs/protocol.md.
 
-    *Timing*: nothing but the rate ever holds up `rx`: every packet is dealt with in the clock
-    after it has been checked, or waits in a place of its own. A packet acts seven clocks after its
-    last word has come. Both directions move `host_bytes_per_clock`.
+    *Timing*: nothing but the rate ever holds up `rx`: a packet is dealt with in one clock once it
+    has been checked, or waits in a place of its own. The tile sees an order four clocks after the
+    last word of its packet. Both directions move `host_bytes_per_clock`.
 
     Parameters
     ----------

@@ -27,6 +27,8 @@ from pequin.host.types import (
 )
 from pequin.tile.types import Memory
 
+assert COLUMN_BYTES == 16 + 8, "lengths of STEPs are made by shifts"
+
 BEAT_SHIFT = 5
 """A beat has 2**BEAT_SHIFT bytes."""
 
@@ -211,7 +213,7 @@ class PacketReceiver(wiring.Component):
             with m.Case(PacketType.STEP):
                 bad_columns = (columns == 0) | (columns > self._columns)
                 m.d.comb += [
-                    length.eq(columns * COLUMN_BYTES),
+                    length.eq((columns << 4) + (columns << 3)),
                     bad_field.eq(bad_columns | argument[8:].any()),
                 ]
             with m.Case(PacketType.STOP, PacketType.CLEAR):

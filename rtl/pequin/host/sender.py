@@ -134,13 +134,14 @@ class PacketSender(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Describe the hardware."""
         m = Module()
-        self._choose = Signal(name="choose")
+        self._form = Signal(name="form")
         self._sent, self._size = Signal(32, name="sent"), Signal(ROOM_BITS, name="size")
         self._left = Signal(range(SLOT_WORDS + 1), name="left")
         self._elaborate_credit(m)
         self._elaborate_choice(m)
         self._elaborate_forming(m)
         self._elaborate_sending(m)
+        self._elaborate_output(m)
         return m
 
     def _elaborate_credit(self, m: Module) -> None:
@@ -163,7 +164,11 @@ class PacketSender(wiring.Component):
             m.d.sync += self._room.eq(balance)
 
     def _elaborate_choice(self, m: Module) -> None:
-        """Choose the next source after the last one that has a packet and credit for it."""
+        """Choose the next source after the last one that has a packet and credit for it.
+
+        The choice is a register: it is made anew in every clock, and is good for a packet when
+        the one before has begun at least four clocks ago.
+        """
         answer, result = self.answers.payload, self.results.payload
         sources = (self.answers, self.dropped, self.results, self.events)
         words = [Signal(range(SLOT_WORDS + 1), name=f"words_{i}") for i in range(len(sources))]
@@ -173,12 +178,13 @@ class PacketSender(wiring.Component):
         with m.If(~result.write & (result.error == 0)):
             m.d.comb += words[RESULTS].eq(result.beats * BEAT_WORDS)
         fits, last = Signal(len(sources), name="fits"), Signal(range(len(sources)))
-        chosen, any_fits = Signal(range(len(sources)), name="chosen"), Signal(name="any_fits")
+        best, chosen = Signal(range(len(sources)), name="best"), Signal(range(len(sources)))
+        waiting, covered, go = Signal(name="waiting"), Signal(name="covered"), Signal(name="go")
         for number, source in enumerate(sources):
             size = words[number] * WORD_BYTES + FRAME_BYTES
             m.d.comb += [
                 fits[number].eq(source.valid & (size <= self._room)),
-                source.ready.eq(self._choose & any_fits & (chosen == number)),
+                source.ready.eq(go & (chosen == number)),
             ]
         with m.Switch(last):
             for before in range(len(sources)):
@@ -186,19 +192,24 @@ class PacketSender(wiring.Component):
                     for step in range(len(sources), 0, -1):
                         number = (before + step) % len(sources)
                         with m.If(fits[number]):
-                            m.d.comb += chosen.eq(number)
-        m.d.comb += [
-            any_fits.eq(fits.any()),
-            self.starved.eq(self._choose & ~any_fits & Cat(s.valid for s in sources).any()),
-            self._size.eq(Array(words)[chosen] * WORD_BYTES + FRAME_BYTES),
+                            m.d.comb += best.eq(number)
+        m.d.sync += [
+            chosen.eq(best),
+            covered.eq(fits.any()),
+            waiting.eq(Cat(source.valid for source in sources).any()),
+            self._size.eq(Array(words)[best] * WORD_BYTES + FRAME_BYTES),
         ]
-        with m.If(self._choose & any_fits):
+        m.d.comb += [
+            self.starved.eq(self._form & waiting & ~covered),
+            go.eq(self._form & covered & Array(source.valid for source in sources)[chosen]),
+        ]
+        with m.If(go):
             m.d.sync += [
                 last.eq(chosen),
-                self._left.eq(Array(words)[chosen]),
+                self._left.eq((self._size - FRAME_BYTES) >> (WORD_BYTES.bit_length() - 1)),
                 self._sent.eq(self._sent + self._size),
             ]
-        self._chosen, self._any_fits = chosen, any_fits
+        self._chosen, self._go = chosen, go
 
     def _elaborate_forming(self, m: Module) -> None:
         """Take the chosen source's payload into the registers of header, argument and body."""
@@ -228,7 +239,7 @@ class PacketSender(wiring.Component):
         self._body, self._source = body, Signal(range(4), name="source")
         start, length = Const(MAGIC | VERSION << 16, 24), Signal(16, name="packet_length")
         m.d.comb += length.eq(self._size - FRAME_BYTES)
-        with m.If(self._choose):
+        with m.If(self._form):
             m.d.sync += [
                 self._header.eq(Cat(start, kind, number, length)),
                 self._argument.eq(argument),
@@ -268,67 +279,87 @@ class PacketSender(wiring.Component):
             m.d.comb += [kind.eq(PacketType.DATA), argument.eq(Cat(*place))]
 
     def _elaborate_sending(self, m: Module) -> None:
-        m.submodules.checksum = crc = Crc32c()
-        word, taken = self.output.payload, Signal(name="word_taken")
+        """Go through the words of a packet; each is loaded into the output's register."""
         # The word to fetch is one ahead of the word to send.
         number, slot = Signal(range(SLOT_WORDS), name="number"), Signal(range(MEMORY_REQUESTS))
+        self._load, self._given = Signal(name="load"), Signal(name="given")
+        self._formed, self._is_crc = Signal(64, name="formed"), Signal(name="is_crc")
+        self._is_header = Signal(name="is_header")
         table = welcome_words(self._params)
         line = Signal(range(len(table)), name="welcome_line")
-        m.d.comb += line.eq(number - 1)
-        m.d.comb += [
-            taken.eq(self.output.valid & self.output.ready),
-            word.count.eq(WORD_BYTES),
-            crc.data.eq(word.data),
-            crc.count.eq(WORD_BYTES),
-            crc.enable.eq(taken & ~word.last),
-            self.read_addr.eq(Cat(number, slot)),
-        ]
+        m.d.comb += [line.eq(number - 1), self.read_addr.eq(Cat(number, slot))]
         with m.FSM(name="sender"):
-            with m.State("CHOOSE"):
-                m.d.comb += self._choose.eq(1)
+            with m.State("FORM"):
+                m.d.comb += self._form.eq(1)
                 m.d.sync += number.eq(0)
-                with m.If(self._any_fits):
+                with m.If(self._go):
                     m.next = "HEADER"
             with m.State("HEADER"):
-                m.d.comb += [self.output.valid.eq(1), word.data.eq(self._header), crc.first.eq(1)]
-                with m.If(taken):
+                m.d.comb += [
+                    self._given.eq(1),
+                    self._is_header.eq(1),
+                    self._formed.eq(self._header),
+                ]
+                with m.If(self._load):
                     m.next = "ARGUMENT"
             with m.State("ARGUMENT"):
                 m.d.comb += [
-                    self.output.valid.eq(1),
-                    word.data.eq(self._argument),
-                    self.read_en.eq(taken),
+                    self._given.eq(1),
+                    self._formed.eq(self._argument),
+                    self.read_en.eq(self._load),
                 ]
-                with m.If(taken):
+                with m.If(self._load):
                     m.next = "BODY"
                     with m.If(self._left == 0):
                         m.next = "CRC"
             with m.State("BODY"):
-                m.d.comb += [self.output.valid.eq(1), self.read_en.eq(taken)]
+                m.d.comb += [self._given.eq(1), self.read_en.eq(self._load)]
                 with m.Switch(self._source):
                     with m.Case(RESULTS):
-                        m.d.comb += word.data.eq(self.read_data)
+                        m.d.comb += self._formed.eq(self.read_data)
                     with m.Case(EVENTS):
-                        m.d.comb += word.data.eq(self._body[:64])
+                        m.d.comb += self._formed.eq(self._body[:64])
                     with m.Default():
-                        m.d.comb += word.data.eq(Array(Const(value, 64) for value in table)[line])
-                with m.If(taken):
+                        lines = Array(Const(value, 64) for value in table)
+                        m.d.comb += self._formed.eq(lines[line])
+                with m.If(self._load):
                     m.d.sync += [self._left.eq(self._left - 1), self._body.eq(self._body[64:])]
                     with m.If(self._left == 1):
                         m.next = "CRC"
             with m.State("CRC"):
                 m.d.comb += [
-                    self.output.valid.eq(1),
-                    word.data.eq(crc.crc),
-                    word.count.eq(CRC_BYTES),
-                    word.last.eq(1),
-                    self.free.eq(taken & (self._source == RESULTS)),
+                    self._given.eq(1),
+                    self._is_crc.eq(1),
+                    self.free.eq(self._load & (self._source == RESULTS)),
                 ]
-                with m.If(taken):
+                with m.If(self._load):
                     m.d.sync += slot.eq(slot + self.free)
-                    m.next = "CHOOSE"
+                    m.next = "FORM"
         with m.If(self.read_en):
             m.d.sync += number.eq(number + 1)
+
+    def _elaborate_output(self, m: Module) -> None:
+        """Hold the word to send; the checksum takes it when it leaves."""
+        m.submodules.checksum = crc = Crc32c()
+        held, held_first = Signal(64, name="held"), Signal(name="held_first")
+        word, taken = self.output.payload, Signal(name="word_taken")
+        m.d.comb += [
+            taken.eq(self.output.valid & self.output.ready),
+            self._load.eq(~self.output.valid | self.output.ready),
+            word.data.eq(Mux(word.last, crc.crc, held)),
+            word.count.eq(Mux(word.last, CRC_BYTES, WORD_BYTES)),
+            crc.data.eq(held),
+            crc.count.eq(WORD_BYTES),
+            crc.first.eq(held_first),
+            crc.enable.eq(taken & ~word.last),
+        ]
+        with m.If(self._load):
+            m.d.sync += [
+                self.output.valid.eq(self._given),
+                held.eq(self._formed),
+                held_first.eq(self._is_header),
+                word.last.eq(self._is_crc),
+            ]
 
 
 def _byte(value: Any) -> Value:
