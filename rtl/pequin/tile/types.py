@@ -104,9 +104,10 @@ class Memory(enum.Enum, shape=4):
 class ControlKind(enum.Enum, shape=2):
     """What the host tells the tile.
 
-    START: set the semaphores to zero and run from `pc`; while a program runs it has no effect but
-    an ERROR event with `ErrorCode.BUSY`. STOP: stops the tile as an error does, with
-    `ErrorCode.STOPPED`. CLEAR: set all counters to zero.
+    START: set the semaphores to zero and run from `pc`, once the units have ended what an earlier
+    program left them; while a program runs or another START waits it has no effect but an ERROR
+    event with `ErrorCode.BUSY`. STOP: stops the tile as an error does, with `ErrorCode.STOPPED`; a
+    START that waits is dropped. CLEAR: set all counters to zero.
     """
 
     START = 0
