@@ -104,20 +104,16 @@ class ProgramMemory(wiring.Component):
             ram.read_en.eq(reads),
             ram.read_addr.eq(Mux(self._host_reads, self._host_address, fetch.address.payload)),
         ]
-        raw, syndrome = (
-            Signal(WORD_BITS, reset_less=True, name="raw"),
-            Signal(CODE_BITS, reset_less=True, name="syndrome"),
-        )
+        # A memory's output is late: nothing but a register behind it.
+        stored = Signal(STORED_BITS, reset_less=True, name="stored")
+        syndrome = Signal(CODE_BITS, name="syndrome")
         came, there = Signal(name="came"), Signal(name="there")
-        m.d.sync += [
-            came.eq(reads),
-            there.eq(came),
-            raw.eq(ram.read_data[:WORD_BITS]),
-            syndrome.eq(check_bits(ram.read_data[:WORD_BITS]) ^ ram.read_data[WORD_BITS:]),
-        ]
+        m.d.sync += [came.eq(reads), there.eq(came), stored.eq(ram.read_data)]
+        raw = stored[:WORD_BITS]
         flips = Signal(WORD_BITS, name="flips")
         known = Signal(name="known")
         m.d.comb += [
+            syndrome.eq(check_bits(raw) ^ stored[WORD_BITS:]),
             flips.eq(Cat(syndrome == column for column in COLUMNS)),
             known.eq(flips.any() | Cat(syndrome == 1 << j for j in range(CODE_BITS)).any()),
             self._failed.eq(syndrome.any() & ~known),
