@@ -54,17 +54,17 @@ def decode_script(
         Events of each step.
     """
     script = LinkScript()
-    script.send(Hello(credit=UNLIMITED))
+    script.add(Hello(credit=UNLIMITED))
     beats = program_beats(program)
     for at in range(0, len(beats), MAX_BEATS):
         part = beats[at : at + MAX_BEATS].tobytes()
-        script.send(Write(memory=MemoryId.PROGRAM, address=at, data=part))
+        script.add(Write(memory=MemoryId.PROGRAM, address=at, data=part))
     script.wait()
-    script.send(Start(pc=0))
+    script.add(Start(pc=0))
     for step, count in zip(steps, events, strict=True):
         script.wait()
-        script.send(StepPacket(columns=tuple(Column(*column) for column in step.columns)))
+        script.add(StepPacket(columns=tuple(Column(**column._asdict()) for column in step.columns)))
         script.expect(count)
     script.wait()
-    script.send(Credit(total=UNLIMITED))
+    script.add(Credit(total=UNLIMITED))
     return script
