@@ -89,18 +89,19 @@ class Multiplier(wiring.Component):
         m = Module()
         phase = Signal(2)
         left, right = Signal(_HALF, name="left"), Signal(_HALF, name="right")
-        part, high = Signal(2 * _HALF, name="part"), Signal(_HALF, name="high")
+        part = Signal(2 * _HALF)
+        low, high = Signal(_HALF, name="low"), Signal(_HALF, name="high")
         m.d.comb += [
             left.eq(Mux(phase == 2, self.a[_HALF:], self.a[:_HALF])),
             right.eq(Mux(phase == 1, self.b[_HALF:], self.b[:_HALF])),
-            part.eq(left * right),
-            high.eq(self.product[_HALF:] + part[:_HALF]),
+            self.product.eq(Cat(low, (high + part[:_HALF])[:_HALF])),
             self.done.eq(phase == 3),
         ]
+        m.d.sync += part.eq(left * right)
         with m.If(self.run):
             m.d.sync += phase.eq(phase + 1)
-        with m.If(phase == 0):
-            m.d.sync += self.product.eq(part)
-        with m.Elif(phase != 3):
-            m.d.sync += self.product.eq(Cat(self.product[:_HALF], high))
+        with m.If(phase == 1):
+            m.d.sync += [low.eq(part[:_HALF]), high.eq(part[_HALF:])]
+        with m.Elif(phase == 2):
+            m.d.sync += high.eq(self.product[_HALF:])
         return m

@@ -64,23 +64,28 @@ class Fetcher(wiring.Component):
         """Describe the hardware."""
         m = Module()
         port = self.port
-        ahead = Signal(PC_BITS)
-        accepted = Signal()
+        last, ahead = Signal(PC_BITS, name="last"), Signal(PC_BITS, name="ahead")
+        went = Signal()
         # Instructions on their way or held; those before a redirection do not count.
         promised = Signal(range(_HELD + 1))
         wanted = Signal(FETCH_CLOCKS)
+        may, accepted, room = Signal(name="may"), Signal(name="accepted"), Signal(name="room")
         m.d.comb += [
+            ahead.eq(last + went),
+            room.eq(promised != _HELD),
+            may.eq(self.run & port.address.ready),
             port.address.payload.eq(Mux(self.redirect, self.target, ahead)),
-            port.address.valid.eq(self.run & (self.redirect | (promised != _HELD))),
-            accepted.eq(port.address.valid & port.address.ready),
+            port.address.valid.eq(self.run & (self.redirect | room)),
+            accepted.eq(may & (self.redirect | room)),
         ]
-        m.d.sync += ahead.eq(port.address.payload + accepted)
+        # A redirection comes late: it only chooses.
+        m.d.sync += [last.eq(port.address.payload), went.eq(accepted)]
         with m.If(self.redirect):
-            m.d.sync += [promised.eq(accepted), wanted.eq(accepted)]
+            m.d.sync += [promised.eq(may), wanted.eq(may)]
         with m.Else():
             m.d.sync += [
-                promised.eq(promised + accepted - self.take),
-                wanted.eq(Cat(accepted, wanted)),
+                promised.eq(promised + (may & room) - self.take),
+                wanted.eq(Cat(may & room, wanted)),
             ]
         self._hold(m, wanted[-1])
         return m

@@ -41,7 +41,7 @@ _BRANCHES = (Opcode.BEQ, Opcode.BNE, Opcode.BLT, Opcode.BGE)
 class Sequencer(wiring.Component):
     """Run a program: scalar registers, branches, the step's table, items for the units' queues.
 
-    *Timing*: an instruction takes one clock; a branch that is taken three, `mul` four, `ldt` two,
+    *Timing*: an instruction takes one clock; a branch that is taken four, `mul` four, `ldt` two,
     `wait` and `step` at least two. The first instruction ends five clocks after `start`. `set`,
     `launch` and `event` wait only while the item or event before them is not taken. An item, an
     event or a signal goes out in the clock after its instruction. All outputs but `fetch` are
@@ -157,11 +157,14 @@ class Sequencer(wiring.Component):
         m.submodules.multiplier = self._multiplier = Multiplier()
         m.submodules.table = self._table = StepTable(columns=self._params.config.columns)
         self._now: Any = Signal(Instruction, name="now")
+        self._valid = Signal(name="now_valid")
+        self._wrong: Any = Signal(UnitFault, name="wrong")
+        self._unreadable = Signal(name="unreadable")
         self._begin = Signal(name="begin")
         self._finish = Signal(name="finish")
         self._pc: Any = Signal(PC_BITS, name="pc_now", reset_less=True)
-        self._state: Any = None
         self._look(m)
+        self._feed(m)
         self._keep_registers(m)
         self._leave(m)
         self._send(m)
@@ -170,28 +173,42 @@ class Sequencer(wiring.Component):
         return m
 
     def _look(self, m: Module) -> None:
-        """Look at the next instruction."""
-        fetcher, check, alu = self._fetcher, self._check, self._alu
+        """Fetch and check the next instruction while the one before is at work."""
+        fetcher, check = self._fetcher, self._check
         wiring.connect(m, fetcher.port, wiring.flipped(self.fetch))
-        now = self._now
+        now, free = self._now, Signal(name="now_free")
+        following: Any = Signal(Instruction, name="following")
         m.d.comb += [
-            Value.cast(now).eq(fetcher.instruction.word),
-            check.instruction.eq(now),
+            Value.cast(following).eq(fetcher.instruction.word),
+            check.instruction.eq(following),
+            free.eq(~self._valid | self._finish),
+            fetcher.run.eq(self.running),
+            fetcher.redirect.eq(self._begin | (self._finish & self._alu.jumps)),
+            fetcher.target.eq(Mux(self._begin, self._pc, now.imm[:PC_BITS])),
+            fetcher.take.eq(fetcher.valid & free),
+        ]
+        with m.If(free):
+            m.d.sync += [
+                now.eq(following),
+                self._wrong.eq(check.fault),
+                self._unreadable.eq(fetcher.instruction.failed),
+                self._valid.eq(fetcher.valid),
+            ]
+        with m.If(fetcher.redirect):
+            m.d.sync += self._valid.eq(0)
+
+    def _feed(self, m: Module) -> None:
+        """Give the instruction and its registers to what computes."""
+        now, alu, table = self._now, self._alu, self._table
+        m.d.comb += [
             alu.instruction.eq(now),
             self._multiplier.a.eq(alu.a),
             self._multiplier.b.eq(alu.b),
-            self._table.column.eq(alu.a),
-            self._table.field.eq(now.imm),
-            fetcher.run.eq(self.running),
-            fetcher.redirect.eq(self._begin | (self._finish & alu.jumps)),
-            fetcher.target.eq(Mux(self._begin, self._pc, now.imm[:PC_BITS])),
-            fetcher.take.eq(self._finish),
-        ]
-        table = self._table.steps
-        m.d.comb += [
-            table.payload.eq(self.steps.payload),
-            table.valid.eq(self.steps.valid),
-            self.steps.ready.eq(table.ready),
+            table.column.eq(alu.a),
+            table.field.eq(now.imm),
+            table.steps.payload.eq(self.steps.payload),
+            table.steps.valid.eq(self.steps.valid),
+            self.steps.ready.eq(table.steps.ready),
         ]
 
     def _keep_registers(self, m: Module) -> None:
@@ -261,10 +278,9 @@ class Sequencer(wiring.Component):
 
     def _run(self, m: Module) -> None:
         """Step through the program."""
-        fetcher = self._fetcher
         self._ready, faulted = Signal(name="ready"), Signal(name="faulted")
         m.d.sync += self.fault_valid.eq(faulted)
-        m.d.comb += self._ready.eq(fetcher.valid & self._cleared)
+        m.d.comb += self._ready.eq(self._valid & self._cleared)
         with m.FSM(name="run") as self._fsm:
             with m.State("IDLE"), m.If(self.start):
                 m.d.sync += self._pc.eq(self.start_pc)
@@ -276,12 +292,12 @@ class Sequencer(wiring.Component):
                     self._fail(m, ErrorCode.PC, self._pc)
                     m.next = "FAULT"
             with m.State("EXECUTE"), m.If(self._ready):
-                with m.If(fetcher.instruction.failed):
+                with m.If(self._unreadable):
                     place = Memory.PROGRAM.value << MEMORY_SHIFT | self._pc
                     self._fail(m, ErrorCode.SRAM_ECC, place)
                     m.next = "FAULT"
-                with m.Elif(self._check.fault.code != ErrorCode.NONE):
-                    self._fail(m, self._check.fault.code, self._check.fault.detail)
+                with m.Elif(self._wrong.code != ErrorCode.NONE):
+                    self._fail(m, self._wrong.code, self._wrong.detail)
                     m.next = "FAULT"
                 with m.Else():
                     self._execute(m)

@@ -55,7 +55,8 @@ class FetchPort(wiring.Signature):
     address : Out(stream of PC_BITS)
     instruction : In(64)
     failed : In(1)
-        The stored word has an error that cannot be corrected; `instruction` is zero.
+        The stored word has an error that cannot be corrected; `instruction` is
+        meaningless.
     """
 
     def __init__(self) -> None:

@@ -2,10 +2,12 @@
 
 from amaranth.asserts import AnyConst
 from amaranth.hdl import Assert, Assume, Cat, Fragment, Module, Mux, Signal
+from amaranth.lib import data
 
 from pequin.control.in_flight import InFlight
 from pequin.control.semaphores import Semaphores
 from pequin.control.types import IN_FLIGHT
+from pequin.tile.types import TakeRequest
 
 UNITS = 3
 """Users in the proofs: enough for any two to meet beside a third."""
@@ -34,6 +36,12 @@ def semaphore_proof(units, *, forgotten=0):
     some, two = found["some"], found["two"]
     watched = AnyConst(5)
     model, less, more = Signal(8), Signal(6), Signal(5)
+    # What was taken in the clock before has not left the count yet.
+    gone = data.View(TakeRequest, found["gone"])
+    leaving = Signal(2)
+    m.d.comb += leaving.eq(
+        (gone.use_first & (gone.first == watched)) + (gone.use_second & (gone.second == watched))
+    )
     taken_of, signals = [], []
     for u in range(units):
         take, taken = dut.take[u], dut.taken[u]
@@ -47,10 +55,10 @@ def semaphore_proof(units, *, forgotten=0):
             Assert(~(taken & first) | (model > (second & first))),
             Assert(~(taken & second) | (model > 0)),
         ]
-        # Whoever wants what is there is served, unless a lower user was.
+        # Whoever wants what is there is served, unless a lower user was or one was just taken.
         lower = Cat(dut.taken[v] for v in range(u)).any() if u else 0
         only = first & ~take.use_second & dut.take_valid[u]
-        m.d.comb += Assert(~(only & (model > 0)) | taken | lower)
+        m.d.comb += Assert(~(only & (model > 0)) | taken | lower | (leaving != 0))
     sums = [0, 0]
     for term, signal in zip(taken_of, signals, strict=True):
         sums = [sums[0] + term, sums[1] + signal]
@@ -59,9 +67,10 @@ def semaphore_proof(units, *, forgotten=0):
         less.eq(sums[0]),
         more.eq(sums[1]),
         Assert(less <= model),
-        after.eq(model + more - less),
+        after.eq(model + more),
     ]
-    m.d.sync += model.eq(Mux(after > 255, 255, after))
+    # A signal that is one too many is lost, with all others of that clock.
+    m.d.sync += model.eq(Mux(after > 255, model + leaving, after) - less)
     over = Signal()
     m.d.sync += over.eq(after > 255)
     m.d.comb += Assert(~over | dut.overflow)
@@ -69,7 +78,7 @@ def semaphore_proof(units, *, forgotten=0):
         for number, count in enumerate(dut.counts):
             with m.Case(number):
                 m.d.comb += [
-                    Assert(count == model),
+                    Assert(count == model + leaving),
                     Assert(some[number] == (count != 0)),
                     Assert(two[number] == (count > 1)),
                     Assert(found["over"][number] == over),

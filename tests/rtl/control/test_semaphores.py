@@ -26,32 +26,34 @@ def request(first=None, second=None):
 
 
 class Model:
-    """Counts, and what a clock does to them."""
+    """Counts, what was taken last and has not left them, and what a clock does to them."""
 
     def __init__(self):
-        self.counts = [0] * COUNT
+        self.counts, self.gone = [0] * COUNT, []
 
-    def grants(self, requests):
-        """Return who is served: whose semaphores are there, the lowest of those that meet."""
-        served, wanted = [], set()
-        for numbers in requests:
-            there = all(self.counts[n] >= numbers.count(n) for n in numbers) and numbers
-            served.append(bool(there) and not wanted & set(numbers))
-            if there:
-                wanted |= set(numbers)
-        return served
+    def there(self, numbers):
+        """Return for each number of a request whether it can be taken now."""
+        return [self.counts[n] >= numbers.count(n) and n not in self.gone for n in numbers]
+
+    def served(self, requests):
+        """Return who is served: the lowest of those that can be."""
+        for u, numbers in enumerate(requests):
+            if numbers and all(self.there(numbers)):
+                return u
+        return None
 
     def clock(self, requests, signals):
         """Apply a clock; return the overflow as (user, number), or None."""
-        for numbers, served in zip(requests, self.grants(requests), strict=True):
-            for n in numbers if served else ():
-                self.counts[n] -= 1
-        assert min(self.counts) >= 0
+        served = self.served(requests)
+        after = [count - self.gone.count(n) for n, count in enumerate(self.counts)]
         for number in signals:
             if number is not None:
-                self.counts[number] += 1
-        over = [(u, n) for u, n in enumerate(signals) if n is not None and self.counts[n] > 255]
-        self.counts = [min(count, 255) for count in self.counts]
+                after[number] += 1
+        over = [(u, n) for u, n in enumerate(signals) if n is not None and after[n] > 255]
+        pairs = zip(after, self.counts, strict=True)
+        self.counts = [count if new > 255 else new for new, count in pairs]
+        self.gone = [] if served is None else requests[served]
+        assert min(self.counts) >= 0
         return over[0] if over else None
 
 
@@ -77,10 +79,10 @@ def test_random_users(numbers, signal_rate):
                 ctx.set(dut.signal[u], signal or 0)
                 ctx.set(dut.signal_valid[u], signal is not None)
                 signals.append(signal)
-            served = model.grants(requests)
+            served = [u == model.served(requests) for u in range(UNITS)]
             assert [ctx.get(dut.taken[u]) for u in range(UNITS)] == served
             for u, names in enumerate(requests):
-                there = [model.counts[n] >= names.count(n) for n in names]
+                there = model.there(names)
                 if not all(there):
                     lacking = [n for n, enough in zip(names, there, strict=True) if not enough]
                     assert ctx.get(dut.lacks[u]) in lacking
@@ -120,6 +122,7 @@ def test_a_signal_can_be_taken_in_the_next_clock():
         ctx.set(dut.signal_valid[0], 0)
         await ctx.tick()
         assert not ctx.get(dut.taken[6])
+        await ctx.tick()
         assert ctx.get(dut.counts[31]) == ctx.get(dut.counts[9]) == 0
 
     simulate(dut, bench)
@@ -137,12 +140,20 @@ def test_overflow_names_semaphore_and_signaller_and_the_count_stays():
         assert ctx.get(dut.overflow_number) == 17
         assert ctx.get(dut.overflow_unit) == 4
         assert ctx.get(dut.counts[17]) == 255
-        # One that is taken in the same clock makes room for one that is signalled.
+        # What is taken makes room for a signal of the next clock.
         ctx.set(Value.cast(dut.take[2]), request(17))
-        ctx.set(dut.take_valid[2], 1)
+        for _ in range(3):
+            ctx.set(dut.signal_valid[4], 0)
+            ctx.set(dut.take_valid[2], 1)
+            assert ctx.get(dut.taken[2])
+            await ctx.tick()
+            ctx.set(dut.signal_valid[4], 1)
+            ctx.set(dut.take_valid[2], 0)
+            await ctx.tick()
+            assert ctx.get(dut.counts[17]) == 255
+        ctx.set(dut.signal_valid[4], 0)
         await ctx.tick()
         assert not ctx.get(dut.overflow)
-        assert ctx.get(dut.counts[17]) == 255
 
     simulate(dut, bench)
 

@@ -367,7 +367,7 @@ CLOCKS = {
     "signal": 1,
     "event": 1,
     "bne": 1,
-    "beq": 3,
+    "beq": 4,
     "mul": 4,
     "ldt": 2,
     "wait": 2,
