@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pequin_sim.model import Formats, ModelShape, quantize_model, random_model
 from pequin_sim.rtl.bench import Pauses
 from pequin_sim.runner.progress import spinner
 from pequin_sim.tile.compare import Comparison, compare_tile
+from pequin_sim.tile.decode import decode_greedily
 
 _FILE = click.Path(path_type=Path)
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "mlp", "vocab")
@@ -105,23 +105,8 @@ def _decode(
         raise InputError(f"--positions must be at least 1, not {positions}")
     compiled = compile_decoder(shape, params, Options(max_positions=positions, formats=chosen))
     image = compiled.image(quantize_model(random_model(shape, seed=seed), chosen))
-    machine = Machine(params, image, compiled.program)
-    steps, events, commands = [], [], []
-    result, token = machine.run(), 1 % shape.vocab
-    for position in range(positions):
-        steps.append(Step([Column(token=token, position=position, flags=1)]))
-        result = machine.step(steps[-1])
-        events += result.events
-        commands += result.commands
-        if result.error is not None:
-            break
-        token = next(e.value for e in result.events if e.kind is EventKind.TOKEN and e.rank == 0)
-    return (
-        compiled.program,
-        image,
-        steps,
-        dataclasses.replace(result, events=events, commands=commands),
-    )
+    decoded = decode_greedily(params, compiled, image, first=1 % shape.vocab, positions=positions)
+    return compiled.program, image, decoded.steps, decoded.result
 
 
 def _parse_shape(text: str) -> ModelShape:
