@@ -98,13 +98,13 @@ class BatchCode(DecoderCode):
 
     def _load_column(self) -> None:
         b, r, hbm, vector = self.b, self.r, self.map.hbm, self.map.vector
-        layer = self.layer
+        layer, fp32 = self.layer, self.plan.options.embedding is Embedding.FP32
         b.table(r.position, "position", r.column)
         b.multiply(r.position, r.position, hbm.rotary_row, r.scratch)
         layer.times_column(r.other, vector.rotary_stride, r.scratch)
         b.launch(
             "dma",
-            signal="rotary row",
+            signal=None if fp32 else "rotary row",
             kind="rows",
             source=r.position + hbm.rotary,
             dst=r.other + vector.rotary,
@@ -114,7 +114,7 @@ class BatchCode(DecoderCode):
         b.multiply(r.position, r.position, hbm.embedding_row, r.scratch)
         layer.times_column(r.other, vector.x_stride, r.scratch)
         source, x = r.position + hbm.embedding, r.other + vector.x
-        if self.plan.options.embedding is Embedding.FP32:
+        if fp32:
             b.launch(
                 "dma",
                 signal="embedding row",
