@@ -88,7 +88,10 @@ class LayerResult:
     busy
         beats / clocks.
     bound
-        beats / (beats + KV beats at two per clock): no vector clock exposed.
+        beats / (beats + exposed KV clocks): the array takes two KV beats per clock, and what comes
+        from HBM meanwhile fits the weight FIFO or waits. No vector clock is exposed.
+    unbuffered
+        The same without a weight FIFO: beats / (beats + KV beats / 2).
     causes
         Clocks by cause and group.
     match
@@ -102,6 +105,7 @@ class LayerResult:
     kv_beats: int
     busy: float
     bound: float
+    unbuffered: float
     causes: dict[str, dict[str, int]]
     match: bool
 
@@ -117,6 +121,7 @@ class LayerResult:
             "kv_beats": self.kv_beats,
             "busy": self.busy,
             "bound": self.bound,
+            "bound_unbuffered": self.unbuffered,
             "target": self.case.target,
             "pass": self.passed,
             "match": self.match,
@@ -160,6 +165,8 @@ def measure_layer(
         group: {name.rsplit(".", 1)[-1]: _difference(parts, name, group, clocks) for name in names}
         for group, names in cause_groups().items()
     }
+    kv_clocks = kv_beats / 2
+    exposed = max(0, kv_clocks - params.config.fifo_beats)
     return LayerResult(
         case=case,
         clocks=clocks,
@@ -167,7 +174,8 @@ def measure_layer(
         expected_beats=expected,
         kv_beats=kv_beats,
         busy=beats / clocks,
-        bound=beats / (beats + kv_beats / 2),
+        bound=beats / (beats + exposed),
+        unbuffered=beats / (beats + kv_clocks),
         causes=causes,
         match=all(part.comparison.match for part in parts),
     )
