@@ -83,15 +83,15 @@ class LayerResult:
         HBM beats read in it, weights and their scales.
     expected_beats
         The closed form of the layer's weights.
-    kv_beats
-        Payload beats that the KV buffer gave.
+    kv_clocks
+        Clocks in which the KV buffer gave payload beats, one or two.
     busy
         beats / clocks.
     bound
-        beats / (beats + exposed KV clocks): the array takes two KV beats per clock, and what comes
-        from HBM meanwhile fits the weight FIFO or waits. No vector clock is exposed.
+        beats / (beats + exposed KV clocks): what comes from HBM while the array takes K and V
+        fits the weight FIFO or waits. No vector clock is exposed.
     unbuffered
-        The same without a weight FIFO: beats / (beats + KV beats / 2).
+        The same without a weight FIFO: beats / (beats + KV clocks).
     causes
         Clocks by cause and group, the mean of both steps; each group adds up to `counted` but for
         rounding.
@@ -106,7 +106,7 @@ class LayerResult:
     clocks: int
     beats: int
     expected_beats: int
-    kv_beats: int
+    kv_clocks: int
     busy: float
     bound: float
     unbuffered: float
@@ -123,7 +123,7 @@ class LayerResult:
             "clocks": self.clocks,
             "hbm_beats": self.beats,
             "hbm_beats_expected": self.expected_beats,
-            "kv_beats": self.kv_beats,
+            "kv_clocks": self.kv_clocks,
             "busy": self.busy,
             "bound": self.bound,
             "bound_unbuffered": self.unbuffered,
@@ -163,7 +163,7 @@ def measure_layer(
     runs = [_Run(case, config, count, seed) for count in (layers, layers + 1)]
     params = runs[1].params(config)
     parts = [run.play(params, options) for run in runs]
-    clocks, beats, kv_beats = (
+    clocks, beats, kv_clocks = (
         b - a for a, b in zip(parts[0].figures(), parts[1].figures(), strict=True)
     )
     expected = runs[1].program.weight_beats - runs[0].program.weight_beats
@@ -171,14 +171,13 @@ def measure_layer(
         group: {name.rsplit(".", 1)[-1]: _difference(parts, name) for name in names}
         for group, names in cause_groups().items()
     }
-    kv_clocks = kv_beats / 2
     exposed = max(0, kv_clocks - params.config.fifo_beats)
     return LayerResult(
         case=case,
         clocks=clocks,
         beats=beats,
         expected_beats=expected,
-        kv_beats=kv_beats,
+        kv_clocks=kv_clocks,
         busy=beats / clocks,
         bound=beats / (beats + exposed),
         unbuffered=beats / (beats + kv_clocks),
@@ -245,7 +244,7 @@ class _Part:
     comparison: Comparison
 
     def figures(self) -> tuple[int, int, int]:
-        """Return clocks of the second step, HBM beats and KV beats of a step."""
+        """Return clocks of the second step, HBM beats and KV clocks of a step."""
         run = self.comparison.rtl
         ends = [
             stamp
