@@ -180,7 +180,7 @@ def test_every_run_is_written_into_the_ledger(design, bench, monkeypatch, tmp_pa
     ledger = tmp_path / "ledger.jsonl"
     monkeypatch.setenv(LEDGER, str(ledger))
     done = simulate(design, test_module=bench, testcase="edges")
-    # Two clocks of reset, four edges, and half a clock to the falling one; the first came half late.
+    # Two clocks of reset, four edges, half a clock to the falling one; the first came half late.
     assert done.clocks == 6
     with pytest.raises(SimulationFailed):
         simulate(design, test_module=bench, testcase="fails")
