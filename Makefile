@@ -5,8 +5,10 @@ VENV ?= .venv
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(shell \
 	$(name) -c 'import sys; (3, 11) <= sys.version_info[:2] <= (3, 13) and print("$(name)")' \
 	2>/dev/null)))
-# N, K and C of `make run`'s generated matrices, and the preset it simulates.
-SHAPE ?= 256x2880x16
+# The decoder of `make run` (layers, hidden, heads, KV heads, head size, MLP, vocabulary), the tokens
+# it decodes, and the preset it simulates.
+MODEL ?= 2x512x8x2x64x1536x1000
+POSITIONS ?= 8
 PRESET ?= ref
 # Processes of pytest; 0 runs the tests in one.
 WORKERS ?= 0
@@ -21,7 +23,7 @@ SOURCES := rtl sim tb tests scripts
 .PHONY: help run test soak lint format venv clean
 
 help:
-	@echo 'make run     multiply generated matrices on the simulated MAC array ($(SHAPE), $(PRESET))'
+	@echo 'make run     decode with random weights on the simulated tile ($(MODEL), $(PRESET))'
 	@echo 'make test    the test suite without the long campaigns'
 	@echo 'make soak    the long random campaigns'
 	@echo 'make lint    ruff, mypy, and Verilator on the generated Verilog'
@@ -30,7 +32,7 @@ help:
 	@echo 'make clean   remove $(VENV) and what tools left (not the build cache of simulations)'
 
 run: $(STAMP)
-	$(BIN)/pequin matmul --generate $(SHAPE) --preset $(PRESET)
+	$(BIN)/pequin compare --model $(MODEL) --positions $(POSITIONS) --preset $(PRESET)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --durations=15 $(PYTEST_ARGS)

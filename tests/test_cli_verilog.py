@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -11,9 +12,13 @@ from amaranth.lib.wiring import In, Out
 
 import pequin_sim.cli as cli
 from pequin import tops
-from pequin.config import TileConfig, TileParams
+from pequin.config import PRESETS, TileConfig, TileParams
 from pequin.errors import ConfigError
+from pequin.export import Design
+from pequin.tile.core import TileCore
+from pequin.tile.tile import Tile
 from pequin_sim import outputs
+from pequin_sim.toolchain import lint
 
 
 class Small(wiring.Component):
@@ -116,6 +121,36 @@ def test_bad_input_is_one_line_before_any_work(monkeypatch, capsys, tmp_path, wo
 def test_every_top_has_a_verilog_name():
     for name in tops.TOPS:
         assert tops.module_name(name).isidentifier()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("top", "kind"), [("tile", Tile), ("tile-core", TileCore)])
+def test_the_tile_is_a_top_with_every_preset(top, kind, preset):
+    built = tops.build_top(top, TileParams(TileConfig.preset(preset)))
+    assert type(built) is kind
+    assert built.params.config.name == preset
+
+
+def test_the_tile_is_the_same_with_any_hash_seed_and_lint_clean(tmp_path):
+    words = ["verilog", "--top", "tile", "--preset", "tiny"]
+    program = f"import sys; sys.argv[1:1] = {words}; from pequin_sim.cli import main; main()"
+    paths = {seed: tmp_path / seed / "tile.v" for seed in ("0", "4242")}
+    running = []
+    for seed, path in paths.items():
+        path.parent.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", program, "-o", str(path)]
+        running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE))
+    assert [process.communicate()[1].count(b"wrote ") for process in running] == [1, 1]
+    texts = {path.read_text() for path in paths.values()}
+    assert len(texts) == 1
+    assert len({path.with_suffix(".json").read_text() for path in paths.values()}) == 1
+    described = json.loads(paths["0"].with_suffix(".json").read_text())
+    roles = {port["name"]: (port["direction"], port["role"]) for port in described["ports"]}
+    assert roles["rx__payload"] == ("input", "payload")
+    assert roles["tx__valid"] == ("output", "valid")
+    assert roles["state"] == ("output", "signal")
+    lint(Design("tile", texts.pop(), ()))
 
 
 def test_an_unknown_top_lists_the_known_ones():

@@ -101,6 +101,18 @@ def _host_port(params: TileParams) -> wiring.Component:
     return HostPort(params)
 
 
+def _tile(params: TileParams) -> wiring.Component:
+    from pequin.tile.tile import Tile
+
+    return Tile(params)
+
+
+def _tile_core(params: TileParams) -> wiring.Component:
+    from pequin.tile.core import TileCore
+
+    return TileCore(params)
+
+
 def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
     def build(params: TileParams) -> wiring.Component:
         import pequin.fp32
@@ -114,6 +126,8 @@ def _fp32(name: str) -> Callable[[TileParams], wiring.Component]:
 
 TOPS: dict[str, Callable[[TileParams], wiring.Component]] = {
     "mac-array": _mac_array,
+    "tile": _tile,
+    "tile-core": _tile_core,
     "hbm-channel": _hbm_channel,
     "hbm-controller": _hbm_controller,
     "hbm-bram": _hbm_bram,

@@ -1,6 +1,7 @@
 """The runner: results, failures, the cache, waveforms, and both simulators."""
 
 import dataclasses
+import json
 import re
 import secrets
 import shutil
@@ -17,6 +18,7 @@ from pequin_sim import toolchain
 from pequin_sim.runner import SimulationFailed, Waves, simulate
 from pequin_sim.runner.build import control_file
 from pequin_sim.runner.cache import cache_root
+from pequin_sim.runner.run import LEDGER
 
 TESTBENCH = '''
 import random
@@ -172,6 +174,20 @@ def test_edges_see_the_state_before_and_drive_after(design, bench, simulator):
     done = simulate(design, test_module=bench, testcase="edges", simulator=simulator)
     expected = [[n, n + 1, 2 * (n + 1) + 1] for n in range(4)]
     assert done.result["seen"] == [*expected, [4, 4, 8]]
+
+
+def test_every_run_is_written_into_the_ledger(design, bench, monkeypatch, tmp_path):
+    ledger = tmp_path / "ledger.jsonl"
+    monkeypatch.setenv(LEDGER, str(ledger))
+    done = simulate(design, test_module=bench, testcase="edges")
+    # Two clocks of reset, four edges, half a clock to the falling one; the first came half late.
+    assert done.clocks == 6
+    with pytest.raises(SimulationFailed):
+        simulate(design, test_module=bench, testcase="fails")
+    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert [line["design"] for line in lines] == [design.top] * 2
+    assert lines[0]["clocks"] == done.clocks
+    assert lines[0]["test"].endswith("test_every_run_is_written_into_the_ledger")
 
 
 def test_a_seed_repeats_a_run(design, bench):

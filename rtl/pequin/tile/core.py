@@ -167,10 +167,12 @@ class TileCore(wiring.Component):
         self._mac_commands, self._vector_commands = MacCommands(p), VectorCommands(p)
         self._activations, self._scalars = ActivationAccess(p), ScalarAccess(p)
         for name in (
-            *("mac", "stream", "dma", "kv", "fifo", "vector", "weights", "arbiter"),
+            *("mac", "stream", "dma", "kv", "fifo", "weights", "arbiter"),
             *("mac_commands", "vector_commands", "activations", "scalars"),
         ):
             m.submodules[name] = clear(getattr(self, f"_{name}"))
+        # Not `vector`: inside the unit that is a signal, which Verilator calls hidden.
+        m.submodules.vector_unit = clear(self._vector)
 
     def _elaborate_control(self, m: Module) -> None:
         """Sequencer, program and queues; they are held in reset while the tile stops."""

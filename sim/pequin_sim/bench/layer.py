@@ -83,14 +83,21 @@ class LayerResult:
         HBM beats read in it, weights and their scales.
     expected_beats
         The closed form of the layer's weights.
-    kv_beats
-        Payload beats that the KV buffer gave.
+    kv_clocks
+        Clocks in which the KV buffer gave payload beats, one or two.
     busy
         beats / clocks.
     bound
-        beats / (beats + KV beats at two per clock): no vector clock exposed.
+        beats / (beats + exposed KV clocks): what comes from HBM while the array takes K and V
+        fits the weight FIFO or waits. No vector clock is exposed.
+    unbuffered
+        The same without a weight FIFO: beats / (beats + KV clocks).
     causes
-        Clocks by cause and group.
+        Clocks by cause and group, the mean of both steps; each group adds up to `counted` but for
+        rounding.
+    counted
+        Clocks of the layer by the tile's own counter, the mean of both steps; `clocks` is the
+        second step alone.
     match
         Whether RTL and golden machine agreed in every place.
     """
@@ -99,10 +106,12 @@ class LayerResult:
     clocks: int
     beats: int
     expected_beats: int
-    kv_beats: int
+    kv_clocks: int
     busy: float
     bound: float
+    unbuffered: float
     causes: dict[str, dict[str, int]]
+    counted: int
     match: bool
 
     def describe(self) -> dict[str, Any]:
@@ -114,13 +123,15 @@ class LayerResult:
             "clocks": self.clocks,
             "hbm_beats": self.beats,
             "hbm_beats_expected": self.expected_beats,
-            "kv_beats": self.kv_beats,
+            "kv_clocks": self.kv_clocks,
             "busy": self.busy,
             "bound": self.bound,
+            "bound_unbuffered": self.unbuffered,
             "target": self.case.target,
             "pass": self.passed,
             "match": self.match,
             "causes": self.causes,
+            "causes_clocks": self.counted,
         }
 
     @property
@@ -152,23 +163,26 @@ def measure_layer(
     runs = [_Run(case, config, count, seed) for count in (layers, layers + 1)]
     params = runs[1].params(config)
     parts = [run.play(params, options) for run in runs]
-    clocks, beats, kv_beats = (
+    clocks, beats, kv_clocks = (
         b - a for a, b in zip(parts[0].figures(), parts[1].figures(), strict=True)
     )
     expected = runs[1].program.weight_beats - runs[0].program.weight_beats
     causes = {
-        group: {name.rsplit(".", 1)[-1]: _difference(parts, name, group, clocks) for name in names}
+        group: {name.rsplit(".", 1)[-1]: _difference(parts, name) for name in names}
         for group, names in cause_groups().items()
     }
+    exposed = max(0, kv_clocks - params.config.fifo_beats)
     return LayerResult(
         case=case,
         clocks=clocks,
         beats=beats,
         expected_beats=expected,
-        kv_beats=kv_beats,
+        kv_clocks=kv_clocks,
         busy=beats / clocks,
-        bound=beats / (beats + kv_beats / 2),
+        bound=beats / (beats + exposed),
+        unbuffered=beats / (beats + kv_clocks),
         causes=causes,
+        counted=_difference(parts, "clocks"),
         match=all(part.comparison.match for part in parts),
     )
 
@@ -230,7 +244,7 @@ class _Part:
     comparison: Comparison
 
     def figures(self) -> tuple[int, int, int]:
-        """Return clocks of the second step, HBM beats and KV beats of a step."""
+        """Return clocks of the second step, HBM beats and KV clocks of a step."""
         run = self.comparison.rtl
         ends = [
             stamp
@@ -241,14 +255,10 @@ class _Part:
         return ends[1] - ends[0], reads // STEPS, run.counters["kv.busy"] // STEPS
 
 
-def _difference(parts: list[_Part], name: str, group: str, clocks: int) -> int:
-    """Return a layer's clocks of one cause; those without work are what remains."""
-    counters = [part.comparison.rtl.counters for part in parts]
-    resting = {"idle", "empty", "no_request"}
-    if name.rsplit(".", 1)[-1] not in resting:
-        return (counters[1][name] - counters[0][name]) // STEPS
-    others = [n for n in cause_groups()[group] if n != name]
-    return clocks - sum(_difference(parts, other, group, clocks) for other in others)
+def _difference(parts: list[_Part], name: str) -> int:
+    """Return a layer's clocks of one cause; a cause that rarely comes may be a few below zero."""
+    before, after = (part.comparison.rtl.counters[name] for part in parts)
+    return round((after - before) / STEPS)
 
 
 def _random_cache(

@@ -39,11 +39,14 @@ class BareRun:
     seconds: float
 
 
-def build_bare_link(design: Design) -> Path:
-    """Return the program that plays packets on a `LinkBench`; the build cache keeps it."""
+def build_bare_link(design: Design, *, quiet: bool = True) -> Path:
+    """Return the program that plays packets on a `LinkBench`; the build cache keeps it.
+
+    `quiet=False` shows that something is being built.
+    """
     text = (resources.files("pequin_sim") / "bench" / "link.cpp").read_text(encoding="utf-8")
     built = build_module.build_verilator(
-        design, public=(), trace=None, build_args=(), root=cache_root(), quiet=True, main=text
+        design, public=(), trace=None, build_args=(), root=cache_root(), quiet=quiet, main=text
     )
     return built.directory / design.top
 

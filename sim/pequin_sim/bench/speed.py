@@ -72,6 +72,11 @@ class Engine:
         """Median of the samples; None when the engine did not run."""
         return statistics.median(self.samples) if self.samples else None
 
+    def add(self, clocks: int, speed: float) -> None:
+        """Take a repetition of so many clocks at so many clocks per second."""
+        self.clocks = clocks
+        self.samples.append(speed)
+
     def describe(self) -> dict[str, Any]:
         """Return the engine as plain data."""
         return {
@@ -165,9 +170,9 @@ class SpeedBench:
         for turn in range(REPEATS):
             with spinner(f"measuring bare and idle, turn {turn + 1}/{REPEATS}", quiet=self.quiet):
                 if bare is not None:
-                    _add(engines["bare"], clocks, _run_bare(bare, clocks))
+                    engines["bare"].add(clocks, _run_bare(bare, clocks))
                 if "cocotb_idle" in engines:
-                    _add(engines["cocotb_idle"], clocks, self._cocotb(design, "idle", clocks))
+                    engines["cocotb_idle"].add(clocks, self._cocotb(design, "idle", clocks))
 
     def _build_bare(self, design: Design) -> Path:
         text = (resources.files("pequin_sim") / "bench" / "bare.cpp").read_text(encoding="utf-8")
@@ -199,7 +204,7 @@ class SpeedBench:
         engine.note = f"one write of {wide.width} bits per clock"
         job = {"valid": f"{wide.stream}__valid", "payload": wide.name, "width": wide.width}
         for _ in range(REPEATS):
-            _add(engine, clocks, self._cocotb(design, "drive", clocks, job=job))
+            engine.add(clocks, self._cocotb(design, "drive", clocks, job=job))
 
     def _measure_default(self, design: Design, engine: Engine) -> None:
         """Build with cocotb's own runner, all signals public, as its documentation shows."""
@@ -213,7 +218,7 @@ class SpeedBench:
                 return
             for _ in range(REPEATS):
                 _run_default(folder, design.top, ["test", str(clocks)], self.default_limit)
-                _add(engine, clocks, clocks / float((folder / "seconds").read_text()))
+                engine.add(clocks, clocks / float((folder / "seconds").read_text()))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -224,7 +229,7 @@ class SpeedBench:
             speed = self._cocotb(design, "idle", clocks, simulator="icarus")
             clocks = max(200, min(self.clocks // REPEATS, int(speed * SLOW_BUDGET / REPEATS)))
             for _ in range(REPEATS):
-                _add(engine, clocks, self._cocotb(design, "idle", clocks, simulator="icarus"))
+                engine.add(clocks, self._cocotb(design, "idle", clocks, simulator="icarus"))
             return
         engine.note = "not installed"
 
@@ -245,7 +250,7 @@ class SpeedBench:
             if elapsed < SLOW_BUDGET / REPEATS / 4 and clocks < self.clocks // REPEATS:
                 clocks *= 2
             else:
-                _add(engine, clocks, clocks / elapsed)
+                engine.add(clocks, clocks / elapsed)
 
 
 def ratios(engines: list[Engine]) -> dict[str, float]:
@@ -259,11 +264,6 @@ def ratios(engines: list[Engine]) -> dict[str, float]:
         for name, speed in speeds.items()
         if speed is not None and name != "bare"
     }
-
-
-def _add(engine: Engine, clocks: int, speed: float) -> None:
-    engine.clocks = clocks
-    engine.samples.append(speed)
 
 
 def _run_bare(program: Path, clocks: int) -> float:

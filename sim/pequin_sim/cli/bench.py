@@ -14,7 +14,9 @@ from pequin.config import PRESETS, TileConfig, TileParams
 from pequin.errors import InputError
 from pequin.tops import TOPS, build_top
 from pequin_sim.bench.layer import CASES, LayerResult, measure_layer
-from pequin_sim.bench.speed import TITLES, Engine, SpeedBench, ratios
+from pequin_sim.bench.speed import REPEATS, TITLES, Engine, SpeedBench, ratios
+from pequin_sim.bench.tile import CASES as TILE_CASES
+from pequin_sim.bench.tile import TARGET, TileSpeedBench, converse
 from pequin_sim.runner.progress import spinner
 from pequin_sim.scale import scale_statement
 
@@ -77,7 +79,49 @@ def speed(
         }
         click.echo(json.dumps(report, indent=2))
     else:
-        Console().print(_table(top, preset, measured))
+        Console().print(_table(f"Simulation speed of {top}, preset {preset}", measured))
+
+
+@command.command("tile", context_settings=_SETTINGS)
+@click.option(
+    "--case", "name", default="hidden-512", show_default=True, type=click.Choice(list(TILE_CASES)),
+    help="The decoder: two layers of this hidden size.",
+)  # fmt: skip
+@click.option("--preset", default="ref", show_default=True, help=f"One of {', '.join(PRESETS)}.")
+@click.option(
+    "--repeats", default=REPEATS, show_default=True, type=click.IntRange(min=1),
+    help="Runs of each engine that count; the median is taken.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def tile(name: str, preset: str, repeats: int, as_json: bool) -> None:
+    """Compare the simulation speed of the tile under cocotb with bare C++, driven by packets.
+
+    A host decodes some tokens through the link: bare C++ and cocotb play the same packets from a
+    file, and a host in Python makes them in cocotb. All take turns on the same model. Only the
+    ratios mean anything on another machine.
+    """
+    case, params = TILE_CASES[name], TileParams(TileConfig.preset(preset))
+    measured = TileSpeedBench(params, converse(case, params), repeats=repeats).run()
+    if as_json:
+        report = {
+            "preset": preset,
+            "case": name,
+            "shape": dataclasses.asdict(case.shape),
+            "positions": case.positions,
+            "machine": platform.machine(),
+            **measured.describe(),
+        }
+        click.echo(json.dumps(report, indent=2))
+    else:
+        console = Console(highlight=False)
+        title = f"Simulation speed of the tile, preset {preset}, decoding {name}"
+        console.print(_table(title, measured.engines))
+        console.print(
+            f"share of bare: at least {TARGET} wanted; results "
+            f"{'equal' if measured.match else 'DIFFER'}: {'pass' if measured.passed else 'FAIL'}"
+        )
+    if not measured.passed:
+        raise click.exceptions.Exit(1)
 
 
 @command.command("layer", context_settings=_SETTINGS)
@@ -142,8 +186,8 @@ def _shares(result: LayerResult, group: str) -> str:
     return "\n".join(f"{n} {c / result.clocks:.1%}" for n, c in shown)
 
 
-def _table(top: str, preset: str, engines: list[Engine]) -> Table:
-    table = Table(title=f"Simulation speed of {top}, preset {preset}")
+def _table(title: str, engines: list[Engine]) -> Table:
+    table = Table(title=title)
     table.add_column("engine")
     for title in ("clocks/s (median)", "lowest", "highest", "share of bare"):
         table.add_column(title, justify="right")

@@ -19,11 +19,14 @@ class Outcome:
         `passed`, `failed` or `skipped`.
     message
         Why it failed: the exception's type and text; empty when it did not.
+    sim_ns
+        Simulated time (ns).
     """
 
     name: str
     status: str
     message: str = ""
+    sim_ns: float = 0.0
 
 
 def read_results(path: Path) -> list[Outcome]:
@@ -37,12 +40,14 @@ def read_results(path: Path) -> list[Outcome]:
 
 def _outcome(case: ElementTree.Element) -> Outcome:
     name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
+    properties = {each.get("name"): each.get("value") for each in case.iter("property")}
+    sim_ns = float(properties.get("sim_time_duration") or 0)
     bad = next((child for child in case if child.tag in ("failure", "error")), None)
     if bad is not None:
-        return Outcome(name, "failed", _reason(bad))
+        return Outcome(name, "failed", _reason(bad), sim_ns)
     if any(child.tag == "skipped" for child in case):
         return Outcome(name, "skipped")
-    return Outcome(name, "passed")
+    return Outcome(name, "passed", sim_ns=sim_ns)
 
 
 def _reason(bad: ElementTree.Element) -> str:

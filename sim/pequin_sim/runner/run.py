@@ -24,6 +24,9 @@ from pequin_sim.runner.cache import cache_root
 from pequin_sim.runner.results import Outcome, read_results
 from pequin_sim.runner.waves import CLOCK_NS, Waves
 
+LEDGER = "PEQUIN_LEDGER"
+"""Environment variable: a file to which each simulation adds a line with its clocks."""
+
 
 class SimulationFailed(PequinError, RuntimeError):  # noqa: N818 - it reads as a report
     """A cocotb test failed, or the simulation ended without saying how it went.
@@ -54,6 +57,8 @@ class SimResult:
         What the testbench gave to `pequin_tb.job.finish`; None when it gave nothing.
     tests
         Every test's outcome; none has failed.
+    clocks
+        Simulated clocks of all tests, resets included.
     build_cached
         True when nothing was compiled.
     build_seconds, run_seconds
@@ -66,6 +71,7 @@ class SimResult:
 
     result: Any
     tests: tuple[Outcome, ...]
+    clocks: int
     build_cached: bool
     build_seconds: float
     run_seconds: float
@@ -182,17 +188,33 @@ class _Run:
         seconds = time.monotonic() - started
         log = log_path.read_text(errors="replace")
         tests = read_results(results)
+        clocks = round(sum(test.sim_ns for test in tests) / CLOCK_NS)
+        self._note(clocks)
         self._check(tests, code, timeout, log)
         result = json.loads(answer.read_text()) if answer.exists() else None
         return SimResult(
             result=result,
             tests=tuple(tests),
+            clocks=clocks,
             build_cached=self.built.cached,
             build_seconds=self.built.seconds,
             run_seconds=seconds,
             log=log,
             build_directory=self.built.directory,
         )
+
+    def _note(self, clocks: int) -> None:
+        """Write the run into the ledger that the environment names, whether it passed or not."""
+        path = os.environ.get(LEDGER)
+        if path:
+            who = os.environ.get("PYTEST_CURRENT_TEST", "").removesuffix(" (setup)")
+            line = {
+                "test": who.removesuffix(" (call)"),
+                "design": self.design.top,
+                "clocks": clocks,
+            }
+            with Path(path).open("a") as ledger:
+                ledger.write(json.dumps(line) + "\n")
 
     def _check(self, tests: list[Outcome], code: int | None, timeout: float, log: str) -> None:
         for test in tests:
