@@ -172,12 +172,17 @@ class AttentionCode:
         """exp2(score - max) times V's scales, quantized; 1 / sum."""
         self._probabilities(wave, self.map.vector.value_scales)
 
-    def _probabilities(self, wave: Wave, value_scales: int) -> None:
-        """Emit the probabilities of a wave whose token's scales of V are at `value_scales`."""
+    def _probabilities(self, wave: Wave, value_scales: int, masked: bool = False) -> None:
+        """Emit the probabilities of a wave whose token's scales of V are at `value_scales`.
+
+        With `masked`, limits are set, and an earlier command has waited for the scores.
+        """
         plan, vector, act = self.map.attention, self.map.vector, self.map.activations
         scalars, share = self.map.scalars, 2 if plan.paired else 1
         self.b.section(f"probabilities of passes {wave.first} to {wave.first + wave.passes - 1}")
         buffer, step = wave.buffer * plan.wave_passes, plan.vectors
+        scores: tuple[Each, ...] = () if masked else (Each("scores"),)
+        scales = ("value scales",) if wave.first == 0 else ()
         one_pass = {
             "a": step * vector.positions,
             "s2": step,
@@ -187,7 +192,7 @@ class AttentionCode:
         one_head = {name: wave.groups * stride for name, stride in one_pass.items()}
         self.b.launch(
             "vector",
-            wait=(Each("scores"), "value scales") if wave.first == 0 else Each("scores"),
+            wait=scores + scales,
             signal=Each("probabilities"),
             loops=[
                 Loop(wave.groups, one_pass),
@@ -206,7 +211,7 @@ class AttentionCode:
             minus_s2=1,
             s2=scalars.maxima + buffer * step,
             per_vector="s2",
-            limits=self.limits,
+            limits=int(masked) or self.limits,
             reduce="sum",
             finish="reciprocal",
             out=scalars.inverses + buffer * step,

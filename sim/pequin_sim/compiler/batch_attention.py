@@ -6,7 +6,7 @@ import dataclasses
 
 from pequin_sim.compiler.batch_layer import BatchLayerCode
 from pequin_sim.compiler.plan import Wave
-from pequin_sim.compiler.values import Loop, Waits
+from pequin_sim.compiler.values import Each, Loop, Waits
 
 
 class BatchAttentionCode(BatchLayerCode):
@@ -148,7 +148,7 @@ class BatchAttentionCode(BatchLayerCode):
         """Softmax and outputs of a wave."""
         wave, r = self.wave(number, of_set), self.r
         ends = number + 1 == len(self.map.attention.waves)
-        self._probabilities(wave, self._scales_at(of_set))
+        self._soften(wave, self._scales_at(of_set))
         if ends:
             self.tell("scales free")
         self._outputs(wave, ())
@@ -160,4 +160,45 @@ class BatchAttentionCode(BatchLayerCode):
             words={"mode": r.mode},
             column=r.column,
             address=address + wave.first * blocks,
+        )
+
+    def _soften(self, wave: Wave, scales: int) -> None:
+        """Probabilities; a column that does not start at position 0 has its maxima taken again.
+
+        Limits belong to the vector unit alone: drains of the next column run beside it.
+        """
+        b, r = self.b, self.r
+
+        def masked() -> None:
+            self._mask(wave)
+            self._probabilities(wave, scales, masked=True)
+
+        b.table(r.other, "start", r.column)
+        b.when("ne", r.other, b.zero, masked, lambda: self._probabilities(wave, scales))
+
+    def _mask(self, wave: Wave) -> None:
+        """Set the limits to [start, position]; take the largest score within them."""
+        b, r, plan, vector = self.b, self.r, self.map.attention, self.map.vector
+        b.compute("shl", r.scratch, r.position, 16)
+        b.compute("add", r.other, r.other, r.scratch)
+        b.launch(
+            "vector",
+            op="set_limits",
+            vectors=plan.vectors,
+            out=0,
+            immediate=r.other + (1 << 16),
+        )
+        first = wave.buffer * plan.wave_passes * plan.vectors
+        b.launch(
+            "vector",
+            wait=Each("scores"),
+            loops=[Loop(wave.passes, {"a": plan.vectors * vector.positions, "out": plan.vectors})],
+            op="copy",
+            length=r.tokens,
+            vectors=plan.vectors,
+            a=vector.scores + first * vector.positions,
+            a_stride=vector.positions,
+            limits=1,
+            reduce="max",
+            out=self.map.scalars.maxima + first,
         )

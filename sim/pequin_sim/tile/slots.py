@@ -24,12 +24,15 @@ class Request(NamedTuple):
         The token and its place in the sequence.
     wants_logits
         Whether the head is to work on it.
+    start
+        The first position that it attends to.
     """
 
     slot: int
     token: int
     position: int
     wants_logits: bool = True
+    start: int = 0
 
 
 class SlotTable:
@@ -104,7 +107,7 @@ class SlotTable:
         ------
         InputError
             There is no column or too many, a slot is not in use, a token does not exist, a
-            position is taken, left out, out of order or beyond the KV cache.
+            position is taken, left out, out of order or beyond the KV cache, or `start` is after it.
         """
         most = self._plan.options.batch
         if not 1 <= len(requests) <= most:
@@ -121,16 +124,19 @@ class SlotTable:
 
     def _column(self, request: Request, lengths: dict[int, int]) -> Column:
         """Check a column against those before it, which have let the sequences grow."""
-        slot, token, position, wants = request
+        slot, token, position, wants, start = request
         before = self.length(slot)
         if not 0 <= token < self._plan.shape.vocab:
             raise InputError(f"token {token} does not exist: there are {self._plan.shape.vocab}")
         self._position(slot, position, lengths[slot], before)
+        if not 0 <= start <= position:
+            raise InputError(f"start must be 0 to the position, {position}, not {start}")
         lengths[slot] += 1
         return Column(
             slot=slot,
             token=token,
             position=position,
+            start=start,
             flags=WANTS_LOGITS if wants else 0,
             kv_base=slot * self._stride,
         )

@@ -39,11 +39,11 @@ class Tile:
         self.machine.run()
 
     def step(self, *columns):
-        """Give (slot, token, position, wants); return the result and the logits' bits."""
+        """Give (slot, token, position, wants[, start]); return the result and the logits' bits."""
         slot = self.compiled.map.kv.slot
         table = [
-            Column(s, token, position, flags=wants, kv_base=s * slot)
-            for s, token, position, wants in columns
+            Column(s, token, position, *(start or [0]), flags=wants, kv_base=s * slot)
+            for s, token, position, wants, *start in columns
         ]
         result = self.machine.step(Step(table))
         assert result.state == "waiting", result.events
@@ -160,6 +160,30 @@ def test_a_prompt_in_chunks_beside_decoding(small):
     small.check(batch, [small.column(1, 9), small.column(0, 32, 0), small.column(0, 33)])
     # Their order in the table does not matter.
     small.check(batch, [small.column(2, 2), small.column(0, 34), small.column(2, 1)])
+
+
+@pytest.mark.parametrize("changes", [{}, {"scalars": 32}, {"columns": 4, "drain_lanes": 4}])
+def test_windows_by_column(changes):
+    """Each column has its own first position, and columns without one lie between."""
+    length, window = 38, 5
+    tokens = np.random.default_rng(5).integers(0, GROUPED.vocab, length)
+    params = tile("ref", kv_beats=1 << 16)
+    alone, batch = Tile(GROUPED, params), Tile(GROUPED, tile("ref", **changes), batch=4)
+    whole = Tile(GROUPED, params)
+
+    def column(slot, position, window=length):
+        return (slot, int(tokens[position]), position, 1, max(0, position - window))
+
+    differ = 0
+    for position in range(length):
+        masked = alone.step(column(0, position, window))[1][0]
+        full = whole.step(column(0, position))[1][0]
+        differ += not np.array_equal(masked, full)
+        columns = [column(0, position, window), column(1, position), column(2, position, window)]
+        found = batch.step(*columns)[1]
+        for logits, wanted in zip(found, (masked, full, masked), strict=True):
+            assert np.array_equal(logits, wanted), position
+    assert differ == length - window - 1
 
 
 def test_a_step_without_logits_reads_no_head(small):

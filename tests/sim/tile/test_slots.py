@@ -61,6 +61,8 @@ def test_a_step_has_all_fields_of_its_columns(two):
         ([(0, 5, 2)], "column 0: position 2 of slot 0 is out of order: position 3 is due"),
         ([(0, 5, 4), (0, 5, 3)], "column 0: position 4 of slot 0 is out of order: position 3"),
         ([(1, 5, 1)], "column 0: position 1 of slot 1 is out of order: position 0 is due"),
+        ([(0, 5, 3, True, 4)], "column 0: start must be 0 to the position, 3, not 4"),
+        ([(0, 5, 3, True, -1)], "column 0: start must be 0 to the position, 3, not -1"),
         ([(1, 5, -1)], "column 0: position -1 of slot 1 is out of order"),
         ([(0, 5, 33)], "column 0: position 33 of slot 0 is beyond its KV cache of 33 positions"),
     ],

@@ -37,7 +37,10 @@ TINY_PLAN = [[(0, 0), (1, 0)], [(1, 1)], [(0, 1), (0, 2)], [(1, 2), (0, 3)], [(0
 
 
 def steps_of(plan, shape, slot):
-    """Return the steps with random tokens; of a chunk, only the last column wants logits."""
+    """Return the steps with random tokens; of a chunk, only the last column wants logits.
+
+    Odd slots attend to the later half of their positions.
+    """
     rng = np.random.default_rng(9)
     steps = []
     for columns in plan:
@@ -45,7 +48,7 @@ def steps_of(plan, shape, slot):
         tokens = rng.integers(0, shape.vocab, len(columns))
         steps.append(
             Step(
-                Column(s, int(t), p, flags=int(last[s] == p), kv_base=s * slot)
+                Column(s, int(t), p, s % 2 * (p // 2), int(last[s] == p), s * slot)
                 for (s, p), t in zip(columns, tokens, strict=True)
             )
         )
