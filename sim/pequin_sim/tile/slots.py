@@ -107,7 +107,8 @@ class SlotTable:
         ------
         InputError
             There is no column or too many, a slot is not in use, a token does not exist, a
-            position is taken, left out, out of order or beyond the KV cache, or `start` is after it.
+            position is taken, left out, out of order or beyond the KV cache, or `start` is after
+            it.
         """
         most = self._plan.options.batch
         if not 1 <= len(requests) <= most:
