@@ -24,6 +24,12 @@ TERM_BITS = 48
 LSB_EXPONENT = -24
 """The accumulator's least significant bit is 2**LSB_EXPONENT."""
 
+MEMORIES = ("hbm", "block-ram")
+"""What may stand behind the HBM request interface."""
+
+MAX_BLOCK_RAM_BYTES = 1 << 25
+"""Largest `store_bytes` of block RAM."""
+
 MAX_PLANES = 2
 """MXFP4 planes that a matrix may be stored in."""
 
@@ -78,8 +84,11 @@ class TileConfig:
         Size of the program memory (instructions of 64 bits); a power of two.
     queue_items
         Register writes and launches that wait in front of each unit; a power of two.
+    memory
+        Behind the HBM request interface: `hbm`, the channel with the timing of HBM4; `block-ram`,
+        on-chip memory of an FPGA, without refresh and ECC. Results are the same bits.
     store_bytes
-        Size of the HBM channel's backing store (bytes).
+        Size of that memory, or of the channel's backing store (bytes).
     host_bytes_per_clock
         Rate of the host link in each direction (bytes per clock): 8 on package; 1.25 is the
         package link's share of one tile.
@@ -104,6 +113,7 @@ class TileConfig:
     kv_beats: int = 1 << 15
     program_words: int = 1 << 12
     queue_items: int = 32
+    memory: str = "hbm"
     store_bytes: int = 1 << 26
     host_bytes_per_clock: float = 8.0
     pipelined: bool = False
@@ -141,6 +151,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "kv_beats": 1 << 9,
         "program_words": 1 << 10,
         "queue_items": 16,
+        "memory": "block-ram",
+        "store_bytes": 1 << 17,
         "pipelined": True,
         "clock_ghz": 0.08,
     },
@@ -224,6 +236,13 @@ class TileParams:
                 _power_of_two(value) and low <= value <= high,
                 f"{name} must be a power of two from {low} to {high}, not {value}",
             )
+        _check(c.memory in MEMORIES, f"memory must be {' or '.join(MEMORIES)}, not {c.memory!r}")
+        _check(
+            c.memory == "hbm"
+            or (_power_of_two(c.store_bytes) and 1 << 10 <= c.store_bytes <= MAX_BLOCK_RAM_BYTES),
+            f"store_bytes of block-ram must be a power of two from 1024 to {MAX_BLOCK_RAM_BYTES}, "
+            f"not {c.store_bytes}",
+        )
         _check(
             0 < c.host_bytes_per_clock <= BEAT_BYTES,
             f"host_bytes_per_clock must be above 0 and at most {BEAT_BYTES}, not "

@@ -28,11 +28,17 @@ class BramChannel(wiring.Component):
         Ports.
     beats
         Size of the memory (beats); requests past it are refused.
+    name
+        Of the `Ram`, for its plusargs.
 
     Members
     -------
     port
         As `HbmChannel.port`.
+    read, written, refused
+        A beat is read, or stored, in this clock; a request is refused.
+    full
+        Nothing moves in this clock because a port does not take its data.
 
     Raises
     ------
@@ -40,14 +46,20 @@ class BramChannel(wiring.Component):
         A parameter is too small or too large.
     """
 
-    def __init__(self, *, requesters: int, beats: int) -> None:
+    def __init__(self, *, requesters: int, beats: int, name: str = "bram") -> None:
         if not 1 <= requesters <= 4:
             raise ConfigError(f"requesters must be 1 to 4, not {requesters}")
         if not 2 <= beats <= 1 << 20:
             raise ConfigError(f"beats must be 2 to 1048576, not {beats}")
         self._requesters = requesters
         self._beats = beats
-        super().__init__({"port": In(HbmPort()).array(requesters)})
+        self._name = name
+        super().__init__(
+            {
+                "port": In(HbmPort()).array(requesters),
+                **{name: Out(1) for name in ("read", "written", "refused", "full")},
+            }
+        )
 
     @property
     def requesters(self) -> int:
@@ -62,7 +74,7 @@ class BramChannel(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Build the ports, the turn and the memory."""
         m = Module()
-        m.submodules.ram = ram = Ram(width=BEAT_BITS, depth=self._beats, name="bram")
+        m.submodules.ram = ram = Ram(width=BEAT_BITS, depth=self._beats, name=self._name)
         ports = []
         for q in range(self._requesters):
             ports.append(_Port(self._beats))
@@ -84,8 +96,12 @@ class BramChannel(wiring.Component):
         m.d.comb += [
             ram.read_addr.eq(address),
             ram.write_addr.eq(address),
-            ram.read_en.eq((grant & Cat(port.reading for port in ports)).any()),
-            ram.write_en.eq((grant & Cat(port.writing for port in ports)).any()),
+            self.read.eq((grant & Cat(port.reading for port in ports)).any()),
+            self.written.eq((grant & Cat(port.writing for port in ports)).any()),
+            self.refused.eq((grant & Cat(port.refusing for port in ports)).any()),
+            self.full.eq(~grant.any() & Cat(port.full for port in ports).any()),
+            ram.read_en.eq(self.read),
+            ram.write_en.eq(self.written),
             ram.write_data.eq(one_hot_mux(grant, [port.port.write_data.payload for port in ports])),
         ]
         return m
@@ -103,6 +119,8 @@ class _Port(wiring.Component):
                 "grant": In(1),
                 "reading": Out(1),
                 "writing": Out(1),
+                "refusing": Out(1),
+                "full": Out(1),
                 "address": Out(range(beats)),
                 "data": In(BEAT_BITS),
             }
@@ -125,6 +143,8 @@ class _Port(wiring.Component):
             self.want.eq(valid & Mux(write, has_data & (acks.w_rdy | ~last), room)),
             self.reading.eq(~write & ~bad),
             self.writing.eq(write & ~bad),
+            self.refusing.eq(bad & last),
+            self.full.eq(valid & ~write & ~room),
             port.write_data.ready.eq(self.grant & write & left.any()),
             port.request.ready.eq(~valid | (self.grant & last)),
         ]
