@@ -39,8 +39,10 @@ def batch_attention_plans(shape: ModelShape, params: TileParams) -> Iterator[Att
             plain.paired,
         )
 
+    # Waves as equal as they can be: 8 KV heads as 8, 4 + 4, 3 + 3 + 2 and so on.
+    counts = sorted({-(-shape.kv_heads // n) for n in range(1, shape.kv_heads + 1)}, reverse=True)
     for buffers in (2, 1):
-        for count in range(shape.kv_heads, 0, -1):
+        for count in counts:
             yield plan(count * plain.groups, plain.groups, buffers)
         yield plan(1, 1, buffers)
 
