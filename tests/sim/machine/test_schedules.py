@@ -12,122 +12,13 @@ import pytest
 
 from pequin.config import TileConfig, TileParams
 from pequin_sim import isa
+from pequin_sim.campaigns.programs import RandomProgram, program_image
 from pequin_sim.isa import LaunchWord, assemble
-from pequin_sim.layout import pack_weights
 from pequin_sim.machine import Machine
 from pequin_sim.machine.machine import EXECUTE
 from pequin_sim.machine.state import State
-from pequin_sim.mx import quantize
 
 PARAMS = TileParams(TileConfig.preset("tiny"))
-PLACES = 6
-"""Places of 32 elements in vector memory that all commands share."""
-
-
-class Program:
-    """A random program: text, one launch after another, joined by random semaphores."""
-
-    def __init__(self, rng, launches, joins):
-        self.rng, self.text = (
-            rng,
-            "set kv.kind, 2\nset kv.blocks, 1\nlaunch kv, signal 31\nwait 31\n",
-        )
-        self.free = deque(range(31))
-        self.parts = []
-        while len(self.parts) < launches:
-            self.add()
-        self.join(joins)
-        for text, unit, signal, waits in self.parts:
-            self.text += f"{text}launch {unit}"
-            self.text += "".join(f", wait {w}" for w in waits)
-            self.text += f", signal {signal[0]}\n" if signal else "\n"
-        self.text += "halt"
-
-    def place(self, count=PLACES):
-        return int(self.rng.integers(count))
-
-    def put(self, unit, text):
-        self.parts.append((text, unit, [], []))
-
-    def add(self):
-        kind = self.rng.choice(["dma", "copy", "sum", "use", "quantize", "mac", "keys", "read"])
-        a, b = self.place(), self.place()
-        shape = "set vector.shape, {length=32, vectors=1}\n"
-        if kind == "dma":
-            source = self.place(8)
-            self.put(
-                "dma",
-                f"set dma.kind, 0\nset dma.source, {source}\nset dma.dst, {32 * a}\n"
-                "set dma.count, 4\n",
-            )
-        elif kind == "copy":
-            self.put(
-                "vector",
-                f"set vector.mode, {{op=add, store}}\n{shape}set vector.a, {32 * a}\n"
-                f"set vector.b, {32 * a}\nset vector.dst, {32 * b}\n"
-                if a != b
-                else f"set vector.mode, {{store}}\n{shape}set vector.a, {32 * a}\n"
-                f"set vector.dst, {32 * ((b + 1) % PLACES)}\n",
-            )
-        elif kind == "sum":
-            self.put(
-                "vector",
-                f"set vector.mode, {{reduce=sum}}\n{shape}set vector.a, {32 * a}\n"
-                f"set vector.scalars, {{out={b}}}\n",
-            )
-        elif kind == "use":
-            self.put(
-                "vector",
-                f"set vector.mode, {{use_s1, store}}\n{shape}"
-                f"set vector.a, {32 * a}\nset vector.scalars, {{s1={b}}}\n"
-                f"set vector.dst, {32 * ((a + 1) % PLACES)}\n",
-            )
-        elif kind == "quantize":
-            self.put(
-                "vector",
-                f"set vector.mode, {{quantize=activations}}\n{shape}"
-                f"set vector.a, {32 * a}\nset vector.address, {b}\n",
-            )
-        elif kind == "keys":
-            self.put(
-                "vector",
-                f"set vector.mode, {{quantize=keys}}\n{shape}set vector.a, {32 * a}\n"
-                "set vector.address, 64\n"
-                f"set vector.extra, {{lane={self.place(4)}}}\n",
-            )
-        elif kind == "read":
-            self.put("kv", "set kv.kind, 0\nset kv.address, 64\nset kv.rows, 2\n")
-            self.put(
-                "mac",
-                "set mac.mode, {format=mxint8, scaled, source=kv}\n"
-                f"set mac.last_row, 1\nset mac.base, {b}\n",
-            )
-            self.drain(a)
-        else:
-            self.put("stream", "set stream.address, 32\nset stream.beats, 2\n")
-            self.put("mac", f"set mac.mode, {{scaled}}\nset mac.last_row, 1\nset mac.base, {b}\n")
-            self.drain(a)
-
-    def drain(self, a):
-        self.put(
-            "drain",
-            "set drain.mode, {source=drain, store}\n"
-            f"set drain.shape, {{length=2, vectors=1}}\nset drain.dst, {32 * a}\n",
-        )
-
-    def join(self, joins):
-        for _ in range(joins):
-            first, second = sorted(int(n) for n in self.rng.integers(len(self.parts), size=2))
-            signal, waits = self.parts[first][2], self.parts[second][3]
-            if first < second and not signal and len(waits) < 2 and self.free:
-                signal.append(self.free.popleft())
-                waits.append(signal[0])
-
-
-def image():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(32, 8)).astype(np.float32).view(np.uint8)
-    return np.concatenate([rows, pack_weights(quantize(rng.normal(size=(2, 32))))])
 
 
 def fill(state):
@@ -202,8 +93,10 @@ class Schedule:
 def outcome(seed, launches, joins, schedules):
     """Return whether the machine found races, and whether some order gave something else."""
     rng = np.random.default_rng(seed)
-    hbm = image()
-    program = assemble(Program(rng, launches, joins).text, check=False)
+    hbm = program_image()
+    source = RandomProgram(rng)
+    source.section(launches, joins)
+    program = assemble(source.text, check=False)
     machine = Machine(PARAMS, hbm, program, races="collect", capacity=False)
     fill(machine.memory)
     result = machine.run()
@@ -225,7 +118,7 @@ def campaign(seeds, launches, joins, schedules=6):
     return counts
 
 
-@pytest.mark.parametrize(("launches", "joins"), [(3, 2), (5, 12), (8, 40), (14, 60)])
+@pytest.mark.parametrize(("launches", "joins"), [(3, 2), (5, 12), (8, 40), (12, 80)])
 def test_orders_of_random_programs(launches, joins):
     counts = campaign(range(60), launches, joins)
     assert counts[True, True] >= 4
