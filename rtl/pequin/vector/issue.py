@@ -42,7 +42,7 @@ class RowIssuer(wiring.Component):
 
     Rows pass a buffer of two, so that nothing behind it reaches back into the counters. Their
     user holds them back until what they need is there: `granule_last`, `block_first`,
-    `value_first` and `entry_first` tell.
+    `value_first` and `entry_last` tell.
 
     *Timing*: a row per clock, two clocks after its command started at the earliest.
 
@@ -227,7 +227,7 @@ class RowIssuer(wiring.Component):
             issued.block_first.eq(block_first),
             vector_first.eq(place.element == 0),
             issued.value_first.eq(values & vector_first),
-            issued.entry_first.eq((command.reduce == Reduce.ARG_MAX) & vector_first),
+            issued.entry_last.eq((command.reduce == Reduce.ARG_MAX) & place.vector_end),
             issued.granule_last.eq(
                 place.row_end & (place.last_vector | (command.source != Source.DRAIN))
             ),

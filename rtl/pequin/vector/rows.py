@@ -67,8 +67,9 @@ def issued_row(params: TileParams) -> data.StructLayout:
         Elements of the vector from this row on, at least 1 unless the row only fills a block.
     limits
         Mask by the limits of the row's vector.
-    block_first, value_first, entry_first
-        First row of a block of 32, of a vector of V, of a pass that ends in an arg-max entry.
+    block_first, value_first, entry_last
+        First row of a block of 32, of a vector of V; last row of a pass that ends in an arg-max
+        entry.
     granule_last
         Last row of the 32 elements that operand a's source offers.
     lock
@@ -94,7 +95,7 @@ def issued_row(params: TileParams) -> data.StructLayout:
             "limits": 1,
             "block_first": 1,
             "value_first": 1,
-            "entry_first": 1,
+            "entry_last": 1,
             "granule_last": 1,
             "lock": 1,
             "gap": 1,

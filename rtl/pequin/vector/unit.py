@@ -157,7 +157,7 @@ class VectorUnit(wiring.Component):
         issued, accepted = self._arbitrate(m, parts)
         self._fetch(m, parts, issued, accepted)
         self._results(m, parts)
-        self._respond(m, parts, accepted & issued.entry_first)
+        self._respond(m, parts, accepted & issued.entry_last)
         self._outside(m, parts)
         return m
 
@@ -213,7 +213,7 @@ class VectorUnit(wiring.Component):
         """Tell whether what the row starts has room behind the lanes."""
         room: Value = parts.quantizer.block_credit | ~row.block_first
         room = room & (parts.quantizer.value_credit | ~row.value_first)
-        return room & (parts.result_room | ~row.entry_first)
+        return room & (parts.result_room | ~row.entry_last)
 
     def _explain(self, m: Module, parts: Any, accepted: Value, held: Value) -> None:
         full, starts = Signal(), Signal()

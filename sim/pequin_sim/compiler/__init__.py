@@ -1,7 +1,8 @@
 """From a model to a program of the tile and a memory image; docs/compiler.md describes it."""
 
 from pequin_sim.compiler.builder import Label, ProgramBuilder
-from pequin_sim.compiler.decoder import CompiledDecoder, compile_decoder
+from pequin_sim.compiler.compile import compile_decoder
+from pequin_sim.compiler.decoder import CompiledDecoder
 from pequin_sim.compiler.maps import Region
 from pequin_sim.compiler.options import Embedding, Head, Options
 from pequin_sim.compiler.plan import Plan, TileMap

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pequin_sim.compiler.builder import ProgramBuilder
 from pequin_sim.compiler.plan import Plan, Wave
 from pequin_sim.compiler.values import Each, Loop, Register, Sum, Waits
@@ -58,10 +60,17 @@ class AttentionCode:
         Sizes and places.
     """
 
+    limits = 1
+    """Whether tokens before a first one are masked."""
+
     def __init__(self, b: ProgramBuilder, plan: Plan) -> None:
         self.b, self.plan = b, plan
         self.shape, self.map = plan.shape, plan.map
-        self.r = Registers(b)
+        self.r = self.registers(b)
+
+    def registers(self, b: ProgramBuilder) -> Registers:
+        """Return the registers that the program has."""
+        return Registers(b)
 
     def attention(self) -> None:
         """Scores, probabilities, outputs: wave by wave, the next wave's scores first."""
@@ -124,18 +133,23 @@ class AttentionCode:
 
     def scores(self, wave: Wave) -> None:
         """Multiply keys with queries; keep each head's scores and their maximum."""
-        plan, vector, act = self.map.attention, self.map.vector, self.map.activations
         first = wave.first == 0
+        keys, queries = ("keys", "queries") if first else ((), ())
+        self._scores(wave, keys, queries, self.map.activations.queries)
+
+    def _scores(self, wave: Wave, keys: Waits, queries: Waits, base: int) -> None:
+        """Emit the scores of a wave whose token's queries are at `base`."""
+        plan, vector, act = self.map.attention, self.map.vector, self.map.activations
         self.b.section(f"scores of passes {wave.first} to {wave.first + wave.passes - 1}")
         buffer, step = wave.buffer * plan.wave_passes, plan.vectors
-        self._kv(wave, "keys", "keys" if first else (), self.r.tokens, self.shape.head_blocks)
+        self._kv(wave, "keys", keys, self.r.tokens, self.shape.head_blocks)
         self._kv_matrix(
             wave,
-            "queries" if first else (),
+            queries,
             scaled=1,
             last_block=self.shape.head_blocks - 1,
             last_row=self.r.position,
-            base=act.queries + wave.first * act.query_stride,
+            base=base + wave.first * act.query_stride,
             stride=act.query_stride,
         )
         self.b.launch(
@@ -149,17 +163,26 @@ class AttentionCode:
             store=1,
             dst=vector.scores + buffer * step * vector.positions,
             dst_stride=vector.positions,
-            limits=1,
+            limits=self.limits,
             reduce="max",
             out=self.map.scalars.maxima + buffer * step,
         )
 
     def probabilities(self, wave: Wave) -> None:
         """exp2(score - max) times V's scales, quantized; 1 / sum."""
+        self._probabilities(wave, self.map.vector.value_scales)
+
+    def _probabilities(self, wave: Wave, value_scales: int, masked: bool = False) -> None:
+        """Emit the probabilities of a wave whose token's scales of V are at `value_scales`.
+
+        With `masked`, limits are set, and an earlier command has waited for the scores.
+        """
         plan, vector, act = self.map.attention, self.map.vector, self.map.activations
         scalars, share = self.map.scalars, 2 if plan.paired else 1
         self.b.section(f"probabilities of passes {wave.first} to {wave.first + wave.passes - 1}")
         buffer, step = wave.buffer * plan.wave_passes, plan.vectors
+        scores: tuple[Each, ...] = () if masked else (Each("scores"),)
+        scales = ("value scales",) if wave.first == 0 else ()
         one_pass = {
             "a": step * vector.positions,
             "s2": step,
@@ -169,7 +192,7 @@ class AttentionCode:
         one_head = {name: wave.groups * stride for name, stride in one_pass.items()}
         self.b.launch(
             "vector",
-            wait=(Each("scores"), "value scales") if wave.first == 0 else Each("scores"),
+            wait=scores + scales,
             signal=Each("probabilities"),
             loops=[
                 Loop(wave.groups, one_pass),
@@ -182,13 +205,13 @@ class AttentionCode:
             vectors=plan.vectors,
             a=vector.scores + buffer * step * vector.positions,
             a_stride=vector.positions,
-            b=vector.value_scales + wave.first // plan.groups * vector.positions,
+            b=value_scales + wave.first // plan.groups * vector.positions,
             b_stride=0,
             use_s2=1,
             minus_s2=1,
             s2=scalars.maxima + buffer * step,
             per_vector="s2",
-            limits=1,
+            limits=int(masked) or self.limits,
             reduce="sum",
             finish="reciprocal",
             out=scalars.inverses + buffer * step,
@@ -202,10 +225,21 @@ class AttentionCode:
 
     def outputs(self, wave: Wave, last: bool) -> None:
         """Multiply values with probabilities; gather the heads into one vector."""
+        self._outputs(wave, "readable values" if wave.first == 0 else ())
+        blocks = self.map.attention.vectors * self.shape.head_blocks
+        self._gather(
+            wave,
+            signal="attention" if last else None,
+            paired=1,
+            column=0,
+            address=2 * self.map.activations.attention + wave.first * blocks,
+        )
+
+    def _outputs(self, wave: Wave, wait: Waits) -> None:
+        """Multiply values with probabilities."""
         plan, act, shape = self.map.attention, self.map.activations, self.shape
         buffer = wave.buffer * plan.wave_passes
         self.b.section(f"outputs of passes {wave.first} to {wave.first + wave.passes - 1}")
-        wait = "readable values" if wave.first == 0 else ()
         self._kv(wave, "values", wait, shape.head_dim, self.r.granules)
         self._kv_matrix(
             wave,
@@ -216,10 +250,14 @@ class AttentionCode:
             base=act.probabilities + buffer * act.probability_stride,
             stride=act.probability_stride,
         )
+
+    def _gather(self, wave: Wave, **fields: Any) -> None:
+        """Put the outputs of a wave's heads behind each other, as one vector."""
+        plan, shape = self.map.attention, self.shape
+        buffer = wave.buffer * plan.wave_passes
         blocks = plan.vectors * shape.head_blocks
         self.b.launch(
             "drain",
-            signal="attention" if last else None,
             loops=[Loop(wave.passes, {"s1": plan.vectors, "address": blocks})],
             op="copy",
             source="drain",
@@ -229,9 +267,7 @@ class AttentionCode:
             s1=self.map.scalars.inverses + buffer * plan.vectors,
             per_vector="s1",
             quantize="activations",
-            paired=1,
-            column=0,
             column_step=0,
-            address=2 * act.attention + wave.first * blocks,
             address_step=shape.head_blocks,
+            **fields,
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from pequin.errors import InputError
 from pequin_sim.compiler.cache import RegisterCache
-from pequin_sim.compiler.values import Each, Loop, Register, Signal, Sum, Value, Waits
+from pequin_sim.compiler.values import Choice, Each, Loop, Register, Signal, Sum, Value, Waits
 from pequin_sim.isa import (
+    COLUMNS_FIELD,
     LEVELS,
     OPCODES,
     SEMAPHORES,
@@ -36,6 +38,9 @@ CONDITIONS = {"eq": "beq", "ne": "bne", "lt": "blt", "ge": "bge"}
 """Branch that is taken when a condition holds."""
 
 _OPPOSITE = {"eq": "bne", "ne": "beq", "lt": "bge", "ge": "blt"}
+
+
+_TABLE = {**TABLE_FIELDS, "columns": COLUMNS_FIELD}
 
 
 class Label:
@@ -109,12 +114,13 @@ class ProgramBuilder:
 
     # Registers of the sequencer.
 
-    def table(self, rd: Register, field: str, column: int = 0) -> None:
+    def table(self, rd: Register, field: str, column: int | Register = 0) -> None:
         """Load a field of a column of the step's table."""
-        index = self.register("column") if column else self.zero
-        if column:
+        index = column if isinstance(column, Register) else self.zero
+        if isinstance(column, int) and column:
+            index = self.register("column")
             self.let(index, column)
-        self.emit("ldt", rd=rd.number, rs=index.number, imm=TABLE_FIELDS[field])
+        self.emit("ldt", rd=rd.number, rs=index.number, imm=_TABLE[field])
         self._cache.written(rd)
 
     def let(self, rd: Register, value: int | Register | Sum) -> None:
@@ -249,6 +255,7 @@ class ProgramBuilder:
         unit: str,
         *,
         signal: Signal | None = None,
+        choose: Sequence[Choice] = (),
         wait: Waits = (),
         loops: Iterable[Loop] = (),
         words: Mapping[str, Register | Sum] | None = None,
@@ -262,6 +269,9 @@ class ProgramBuilder:
             Name of the unit.
         signal
             Semaphore, signalled after the last command, or with `Each` after each.
+        choose
+            Conditions as of `branch`, each with a semaphore: that of the first one that holds is
+            signalled instead.
         wait
             Up to two semaphores, taken before the first command, or with `Each` before each.
         loops
@@ -288,7 +298,26 @@ class ProgramBuilder:
             self._level(unit, number, loop)
         joins = self._joins(unit, signal, wait)
         launch = LaunchWord(levels=len(levels), **joins)  # type: ignore[arg-type]
-        self.emit("launch", unit=UNITS[unit], imm=launch.pack())
+        if not choose:
+            self.emit("launch", unit=UNITS[unit], imm=launch.pack())
+            return
+        words_of = [
+            (condition, LaunchWord(levels=len(levels), **self._joins(unit, name, wait)).pack())  # type: ignore[arg-type]
+            for *condition, name in choose
+        ]
+        self._choose(unit, words_of, launch.pack())
+
+    def _choose(self, unit: str, choices: list[tuple[list[Any], int]], otherwise: int) -> None:
+        """Launch with the word of the first condition that holds."""
+        end = Label("")
+        for (condition, rs, rt), word in choices:
+            following = Label("")
+            self.emit(_OPPOSITE[condition], following, rs=rs.number, rt=rt.number)
+            self.emit("launch", unit=UNITS[unit], imm=word)
+            self.jump(end)
+            self._bind(following)
+        self.emit("launch", unit=UNITS[unit], imm=otherwise)
+        self._bind(end)
 
     def clear(self, unit: str, levels: int) -> None:
         """Set all words, and all strides of some levels, to zero.

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pequin.config import TileParams
 from pequin.errors import InputError
 from pequin_sim.compiler.builder import ProgramBuilder
 from pequin_sim.compiler.images import Beats, hbm_parts, image, total_beats
 from pequin_sim.compiler.layer import FLOAT_ONE, LANE_BIT, LayerCode
 from pequin_sim.compiler.maps import GRANULE_TOKENS
-from pequin_sim.compiler.options import Embedding, Head, Options
-from pequin_sim.compiler.plan import Plan, TileMap, make_plan
+from pequin_sim.compiler.options import Embedding, Head
+from pequin_sim.compiler.plan import Plan, TileMap
 from pequin_sim.isa import Program
-from pequin_sim.model import MATRICES, Model, ModelShape, QuantizedModel, matrix_rows, padded
+from pequin_sim.model import MATRICES, Model, QuantizedModel, padded
 from pequin_sim.model.formats import HEAD
 
 WANTS_LOGITS = 1
@@ -106,13 +105,7 @@ class DecoderCode:
         for unit, levels in LOOP_LEVELS.items():
             b.clear(unit, levels)
         b.launch("kv", signal="configured", kind="configure", blocks=shape.head_blocks)
-        s = self.map.scalars
-        constants = {
-            s.inverse_hidden: 1 / shape.hidden,
-            s.epsilon: shape.norm_eps,
-            s.one: 1.0,
-            s.negative_log2_e: -np.log2(np.e),
-        }
+        s, constants = self.map.scalars, self.constants()
         for number, (place, value) in enumerate(constants.items(), 1):
             last = number == len(constants)
             b.launch(
@@ -126,6 +119,16 @@ class DecoderCode:
         b.wait("configured")
         b.wait("vector ready")
         assert constants[s.one] == np.uint32(FLOAT_ONE).view(np.float32)
+
+    def constants(self) -> dict[int, float]:
+        """Return the scalars that no step changes."""
+        s, shape = self.map.scalars, self.plan.shape
+        return {
+            s.inverse_hidden: 1 / shape.hidden,
+            s.epsilon: shape.norm_eps,
+            s.one: 1.0,
+            s.negative_log2_e: -np.log2(np.e),
+        }
 
     def step(self) -> None:
         """Decode one token."""
@@ -294,30 +297,6 @@ class DecoderCode:
             out=scalars.gate_factor,
         )
         b.wait("logits")
-
-
-def compile_decoder(shape: ModelShape, params: TileParams, options: Options) -> CompiledDecoder:
-    """Return the program that decodes one sequence of a model on one tile.
-
-    Parameters
-    ----------
-    shape
-        The model's sizes.
-    params
-        The tile.
-    options
-        Choices.
-
-    Raises
-    ------
-    InputError
-        The model does not fit the tile; the message has the numbers.
-    """
-    sizes = {name: matrix_rows(shape, name) for name in (*MATRICES, HEAD)}
-    plan = make_plan(shape, params, options, sizes, heads=shape.heads, kv_heads=shape.kv_heads)
-    b = ProgramBuilder("decoder")
-    DecoderCode(b, plan, LayerCode(b, plan)).emit()
-    return finished(b, plan)
 
 
 def finished(b: ProgramBuilder, plan: Plan) -> CompiledDecoder:

@@ -239,6 +239,9 @@ class VectorMap:
         Rows of `o` or `down`, of all tiles [hidden]; used by shares.
     regions
         All regions by name; those of one stage do not meet.
+    x_stride, rotary_stride, kv_stride, query_stride, mlp_stride, logits_stride
+        From one column's vector to the next in a program of batches: of `x`; `rotary`; `keys` and
+        `values`; `queries`; `gate` and `silu`; `logits`.
     """
 
     x: int
@@ -255,6 +258,12 @@ class VectorMap:
     logits: int
     gathered: int
     regions: Mapping[str, Region]
+    x_stride: int = 0
+    rotary_stride: int = 0
+    kv_stride: int = 0
+    query_stride: int = 0
+    mlp_stride: int = 0
+    logits_stride: int = 0
 
 
 def map_vector(

@@ -51,6 +51,9 @@ class Options:
         None takes as many as fill the weight FIFO and fit the queue.
     hbm_base
         First beat of the image in HBM.
+    batch
+        Columns that a step may have. 1 makes the program of one sequence; more make one that
+        takes 1 to `batch` columns of any sequences.
 
     Raises
     ------
@@ -64,6 +67,7 @@ class Options:
     formats: Formats = field(default_factory=Formats)
     ahead: int | None = None
     hbm_base: int = 0
+    batch: int = 1
 
     def __post_init__(self) -> None:
         """Check the choices."""
@@ -71,6 +75,8 @@ class Options:
             raise InputError(f"max_positions must be 1 to 65535, not {self.max_positions}")
         if self.ahead is not None and not 0 <= self.ahead <= MAX_AHEAD:
             raise InputError(f"ahead must be 0 to {MAX_AHEAD}, not {self.ahead}")
+        if self.batch < 1:
+            raise InputError(f"batch must be at least 1, not {self.batch}")
         if self.hbm_base < 0:
             raise InputError(f"hbm_base must not be negative, but is {self.hbm_base}")
         for name, kind in (("head", Head), ("embedding", Embedding)):

@@ -139,6 +139,8 @@ class ScalarMap:
         -log2(e) / rms and 1 / rms^2.
     maxima, inverses
         Largest score and 1 / sum of each buffered query head.
+    zero
+        The constant 0; programs of batches have it.
     """
 
     maxima: int
@@ -151,6 +153,7 @@ class ScalarMap:
     gate_factor: int = 5
     up_factor: int = 6
     rms_attention: int = 7
+    zero: int = 0
 
 
 FIRST_FREE_SCALAR = 8
@@ -310,7 +313,7 @@ def make_plan(
     InputError
         Something does not fit; the message has the numbers.
     """
-    _check_sizes(params, options, sizes)
+    check_sizes(params, options, sizes)
     hbm = map_hbm(shape, params, options, sizes)
     kv = map_kv(shape, params, options, kv_heads)
     plans = list(attention_plans(heads, kv_heads, params))
@@ -337,13 +340,11 @@ def make_plan(
             if number + 1 == len(plans):
                 raise
             continue
-        return Plan(shape, params, options, sizes, tile_map, _ahead(params, options, hbm))
+        return Plan(shape, params, options, sizes, tile_map, streams_ahead(params, options, hbm))
     raise AssertionError("there is always a plan")
 
 
-def _check_sizes(
-    params: TileParams, options: Options, sizes: Mapping[str, tuple[int, int]]
-) -> None:
+def check_sizes(params: TileParams, options: Options, sizes: Mapping[str, tuple[int, int]]) -> None:
     """Refuse matrices that the MAC array or a command cannot take."""
     config = params.config
     most = 1 << config.index_bits
@@ -368,7 +369,7 @@ _MAX_LENGTH = 65535
 """Longest vector of a vector command."""
 
 
-def _ahead(params: TileParams, options: Options, hbm: HbmMap) -> int:
+def streams_ahead(params: TileParams, options: Options, hbm: HbmMap) -> int:
     """Return how many matrices streams are ahead: what the FIFO holds, if the queue holds it.
 
     A stream command that waits for room in the FIFO may wait for a matrix that the sequencer has

@@ -57,3 +57,6 @@ class Each(NamedTuple):
 
 Signal = str | Each
 Waits = str | Each | tuple[str | Each, ...]
+
+Choice = tuple[str, Register, Register, Signal]
+"""A condition (eq, ne, lt, ge and two registers), and the semaphore that is signalled then."""

@@ -87,6 +87,16 @@ def test_rows_that_wait_for_the_lanes_see_no_later_scalars_and_limits(preset):
     run(p)
 
 
+def test_an_arg_max_of_more_drained_vectors_than_entries_have_room():
+    """All vectors begin before any ends: room for an entry is not needed before its last row."""
+    p = program("ref")
+    p.add(VectorCommand(source="drain", length=70, vectors=16, reduce="arg_max", dst=512,
+                        dst_stride=96, store=True, out=8), queue=1)  # fmt: skip
+    rows = np.random.default_rng(4).standard_normal((70, 16))
+    p.drained += list(rows.astype(np.float32))
+    run(p, pause=0.3)
+
+
 def test_errors_are_answered_and_the_unit_goes_on():
     p = program("tiny")
     good = VectorCommand(length=40, dst=512, store=True)
