@@ -13,10 +13,8 @@ from pequin.control.command_queue import CommandQueue
 from pequin.control.program import ProgramMemory
 from pequin.control.semaphores import Semaphores
 from pequin.control.sequencer import Sequencer
-from pequin.harness.pauses import PauseControl, Pauser
+from pequin.harness.pauses import PauseControl
 from pequin.hbm.channel import HbmChannel
-from pequin.hbm.config import HbmConfig
-from pequin.hbm.timing import HbmGeometry
 from pequin.host.types import HostCause
 from pequin.kv.buffer import KvBuffer
 from pequin.mac.array import MacArray
@@ -26,8 +24,10 @@ from pequin.move.weight_fifo import WeightFifo
 from pequin.streams import connect_streams
 from pequin.tile.arbiter import AccessArbiter
 from pequin.tile.counters import TileCounters, counter_names
+from pequin.tile.dispatch import dispatch_items, share_semaphores, share_stream_commands
 from pequin.tile.events import EventMerge
 from pequin.tile.guard import ReadGuard
+from pequin.tile.hbm_ports import connect_with_pauses, tile_hbm
 from pequin.tile.inside import ActivationAccess, ScalarAccess
 from pequin.tile.mac_commands import MacCommands
 from pequin.tile.registers import Registers
@@ -56,13 +56,6 @@ QUEUED = tuple(COMMAND_WORDS)
 
 STATE_BITS = 5
 """Bits of `TileCore.state`."""
-
-
-def tile_hbm(params: TileParams) -> HbmConfig:
-    """Return the HBM channel of a tile: ports for the stream engine, the DMA unit, the host."""
-    c = params.config
-    geometry = HbmGeometry(store_bytes=c.store_bytes)
-    return HbmConfig.for_tile(c).replace(requesters=3, geometry=geometry)
 
 
 class TileCore(wiring.Component):
@@ -200,26 +193,8 @@ class TileCore(wiring.Component):
             sequencer.start_pc.eq(self._starter.start_pc),
             self._program.flip.eq(self.flip_program),
         ]
-        ready = Signal(name="item_ready")
-        m.d.comb += sequencer.items.ready.eq(ready)
-        for unit, queue in self._queues.items():
-            chosen = sequencer.items.payload.unit == unit
-            m.d.comb += [
-                queue.items.payload.eq(sequencer.items.payload.item),
-                queue.items.valid.eq(sequencer.items.valid & chosen),
-            ]
-            with m.If(chosen):
-                m.d.comb += ready.eq(queue.items.ready)
-        for number, user in enumerate((sequencer, *self._queues.values())):
-            semaphores = self._semaphores
-            m.d.comb += [
-                semaphores.take[number].eq(user.take),
-                semaphores.take_valid[number].eq(user.take_valid),
-                user.taken.eq(semaphores.taken[number]),
-                user.lacks.eq(semaphores.lacks[number]),
-                semaphores.signal[number].eq(user.signal),
-                semaphores.signal_valid[number].eq(user.signal_valid),
-            ]
+        dispatch_items(m, sequencer, self._queues)
+        share_semaphores(m, self._semaphores, (sequencer, *self._queues.values()))
 
     def _elaborate_commands(self, m: Module) -> None:
         """Join queues and units, and completions and queues."""
@@ -234,24 +209,11 @@ class TileCore(wiring.Component):
         for unit, (sink, done) in sinks.items():
             connect_streams(m, self._queues[unit].command, sink)
             m.d.comb += self._queues[unit].done.eq(done)
-        # The count of a `stream` command's beats goes to the weights' switch as well.
-        source, engine, beats = (
-            self._queues[UnitId.STREAM].command,
-            self._stream.command,
-            self._weights.beats,
+        queue, engine = self._queues[UnitId.STREAM], self._stream
+        m.d.comb += queue.done.eq(engine.done)
+        share_stream_commands(
+            m, queue.command, engine.command, self._weights.beats, clear=self._freeze
         )
-        told = Signal(name="beats_told")
-        m.d.comb += [
-            self._queues[UnitId.STREAM].done.eq(self._stream.done),
-            engine.payload.eq(source.payload),
-            beats.payload.eq(source.payload[1]),
-            beats.valid.eq(source.valid & ~told),
-            engine.valid.eq(source.valid & told),
-            source.ready.eq(engine.ready & told),
-        ]
-        m.d.sync += told.eq((told | (beats.valid & beats.ready)) & ~(engine.valid & engine.ready))
-        with m.If(self._freeze):
-            m.d.sync += told.eq(0)
 
     def _elaborate_weights(self, m: Module) -> None:
         """Join HBM, FIFO, KV buffer and MAC array."""
@@ -320,30 +282,11 @@ class TileCore(wiring.Component):
         ]
 
     def _connect_port(self, m: Module, name: str, unit: Any, channel: Any) -> None:
-        """Join a unit with the channel, for tests with random pauses of the answers."""
-        if not self._pauses:
+        """Join a unit with the channel; for tests, with random pauses of the answers."""
+        if self._pauses:
+            connect_with_pauses(m, name, unit, channel, control=self.hbm_pauses, start=self._start)
+        else:
             wiring.connect(m, unit, channel)
-            return
-        m.submodules[f"{name}_pauser"] = pauser = Pauser()
-        started = Signal(name=f"{name}_started")
-        m.d.sync += started.eq(1)
-        m.d.comb += [
-            pauser.control.eq(self.hbm_pauses),
-            pauser.start.eq(~started | self._start),
-            pauser.draw.eq(1),
-            channel.request.payload.eq(unit.request.payload),
-            channel.request.valid.eq(unit.request.valid),
-            unit.request.ready.eq(channel.request.ready),
-            channel.write_data.payload.eq(unit.write_data.payload),
-            channel.write_data.valid.eq(unit.write_data.valid),
-            unit.write_data.ready.eq(channel.write_data.ready),
-            unit.read_data.payload.eq(channel.read_data.payload),
-            unit.read_data.valid.eq(channel.read_data.valid & ~pauser.pause),
-            channel.read_data.ready.eq(unit.read_data.ready & ~pauser.pause),
-            unit.write_ack.payload.eq(channel.write_ack.payload),
-            unit.write_ack.valid.eq(channel.write_ack.valid),
-            channel.write_ack.ready.eq(unit.write_ack.ready),
-        ]
 
     def _elaborate_host(self, m: Module) -> None:
         """Join the host's accesses with the memories."""
