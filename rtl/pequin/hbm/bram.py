@@ -88,10 +88,14 @@ class BramChannel(wiring.Component):
             chosen = first_of(m, [wants[q] for q in order], f"turn{first}")
             with m.If(turn == first):
                 m.d.comb += grant.eq(Cat(chosen[order.index(q)] for q in range(len(order))))
+        # One beat arrives at a time: what is refused is made zero once, for all ports.
+        refused = Signal()
+        m.d.sync += refused.eq(self.refused)
+        data = Mux(refused, 0, ram.read_data)
         for q, port in enumerate(ports):
             with m.If(grant[q]):
                 m.d.sync += turn.eq((q + 1) % self._requesters)
-            m.d.comb += [port.grant.eq(grant[q]), port.data.eq(ram.read_data)]
+            m.d.comb += [port.grant.eq(grant[q]), port.data.eq(data)]
         address = one_hot_mux(grant, [port.address for port in ports])
         m.d.comb += [
             ram.read_addr.eq(address),
@@ -166,7 +170,7 @@ class _Port(wiring.Component):
         error = Mux(arriving_bad, HbmError.ADDRESS, HbmError.OK)
         m.d.comb += [
             beats.w_en.eq(arriving),
-            beats.w_data.eq(Cat(Mux(arriving_bad, 0, self.data), error, arriving_last)),
+            beats.w_data.eq(Cat(self.data, error, arriving_last)),
             beats.r_en.eq(port.read_data.ready),
             port.read_data.valid.eq(beats.r_rdy),
             Value.cast(port.read_data.payload).eq(beats.r_data),

@@ -14,7 +14,6 @@ from pequin.control.program import ProgramMemory
 from pequin.control.semaphores import Semaphores
 from pequin.control.sequencer import Sequencer
 from pequin.harness.pauses import PauseControl
-from pequin.hbm.channel import HbmChannel
 from pequin.host.types import HostCause
 from pequin.kv.buffer import KvBuffer
 from pequin.mac.array import MacArray
@@ -27,9 +26,10 @@ from pequin.tile.counters import TileCounters, counter_names
 from pequin.tile.dispatch import dispatch_items, share_semaphores, share_stream_commands
 from pequin.tile.events import EventMerge
 from pequin.tile.guard import ReadGuard
-from pequin.tile.hbm_ports import connect_with_pauses, tile_hbm
+from pequin.tile.hbm_ports import connect_with_pauses
 from pequin.tile.inside import ActivationAccess, ScalarAccess
 from pequin.tile.mac_commands import MacCommands
+from pequin.tile.memory import tile_memory
 from pequin.tile.registers import Registers
 from pequin.tile.router import HostRouter
 from pequin.tile.stop import Starter
@@ -266,7 +266,7 @@ class TileCore(wiring.Component):
 
     def _elaborate_hbm(self, m: Module) -> None:
         """Join the channel; guards stand before the units that may be cleared."""
-        m.submodules.hbm = self._hbm = HbmChannel(tile_hbm(self._params))
+        m.submodules.hbm = self._hbm = tile_memory(self._params)
         self._guards = []
         for number, (name, unit) in enumerate((("stream", self._stream), ("dma", self._dma))):
             guard = ReadGuard()

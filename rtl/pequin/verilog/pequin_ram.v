@@ -22,7 +22,8 @@ module pequin_ram #(
     input  wire [ADDR_WIDTH-1:0] write_addr,
     input  wire [WIDTH-1:0]      write_data
 );
-    (* ram_style = "block" *)
+    // Without no_rw_check, Yosys adds registers and multiplexers that give the old word.
+    (* ram_style = "block", no_rw_check *)
     reg [WIDTH-1:0] mem [0:DEPTH-1];
 
     always @(posedge clk) begin
